@@ -1,0 +1,73 @@
+"""Reads the ``[jobs.NAME]`` tables of a configuration file, every mistake with its line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from trisched.config.toml_file import TomlFile, read_toml, refuse
+from trisched.domain.graph import find_cycle
+from trisched.domain.job import JobSpec
+from trisched.domain.job_fields import parse_job
+from trisched.errors import Cycle, FieldError, Invalid
+
+
+@attrs.frozen(kw_only=True)
+class JobTable:
+    """One job of the file, checked; ``fields`` are those of the contract, with the name among them."""
+
+    name: str
+    fields: Mapping[str, Any]
+    path: Path
+    line: int
+
+    @property
+    def place(self) -> str:
+        """``trisched.toml:14``."""
+        return f"{self.path}:{self.line}"
+
+
+def read_jobs(path: Path, *, now: int) -> list[JobTable]:
+    """The jobs of ``path`` in its order; Misconfigured lists every line that is wrong."""
+    file = read_toml(path)
+    errors: list[FieldError] = []
+    specs: list[JobSpec] = []
+    for name, fields in file.tables.get("jobs", {}).items():
+        try:
+            specs.append(_check(name, fields, now))
+        except Invalid as error:
+            errors += [_located(file, name, each) for each in error.errors]
+    errors += _cycles(file, specs)
+    refuse(errors)
+    return [
+        JobTable(name=name, fields={"name": name, **fields}, path=path, line=file.line("jobs", name))
+        for name, fields in file.tables.get("jobs", {}).items()
+    ]
+
+
+def _check(name: str, fields: object, now: int) -> JobSpec:
+    if not isinstance(fields, dict):
+        raise Invalid.at("", f"must be a table: write [jobs.NAME] above the fields of a job, not {name} = …")
+    if "name" in fields:
+        raise Invalid.at("name", "the name of the table is the name of the job; remove this line")
+    return parse_job({"name": name, **fields}, now=now)
+
+
+def _located(file: TomlFile, job: str, error: FieldError) -> FieldError:
+    """The same error with its line. A missing field has none, so the line of its table is named."""
+    field = "" if error.path == "name" else error.path
+    return FieldError(file.place("jobs", job, field=field), error.message)
+
+
+def _cycles(file: TomlFile, specs: list[JobSpec]) -> Iterator[FieldError]:
+    """Each circle of dependencies once, at the first of its jobs."""
+    edges = {spec.name: spec.depends_on for spec in specs}
+    reported: set[str] = set()
+    for name in edges:
+        cycle = None if name in reported else find_cycle(edges, name)
+        if cycle:
+            reported.update(cycle)
+            yield FieldError(file.place("jobs", name, "depends_on"), Cycle(cycle).errors[0].message)

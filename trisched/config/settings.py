@@ -1,0 +1,157 @@
+"""The settings of a node, each from the first that gives it: flag, environment, file, default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from trisched.config.fields import FIELDS, LEASE_FIELDS, WORKER_FIELDS, Field, unknown_field
+from trisched.config.toml_file import TomlFile, read_toml, refuse
+from trisched.domain.node import LeaseTimes
+from trisched.errors import FieldError, Invalid
+
+VARIABLE_PREFIX: Final = "TRISCHED_"
+SQLITE_URL: Final = "sqlite:///"
+POSTGRES_URLS: Final = ("postgresql://", "postgres://")
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """How one node runs; the defaults are those of the contract."""
+
+    #: A Postgres URL, ``sqlite:///path`` or a path; None is the SQLite file in the data directory.
+    database: str | None = None
+    data_dir: Path = Path(".trisched")
+    host: str = "127.0.0.1"
+    #: 0 takes any free port.
+    port: int = 8000
+    #: None makes a new id at each start.
+    node_id: str | None = None
+    tags: tuple[str, ...] = ()
+    #: Empty means all queues.
+    queues: tuple[str, ...] = ()
+    concurrency: int = 100
+    scheduler: bool = True
+    worker: bool = True
+    web: bool = True
+    #: Seconds that running attempts have to end after the first signal to stop.
+    drain_timeout: float = 30.0
+    redis: tuple[str, ...] = ()
+    lease_times: LeaseTimes = LeaseTimes()
+
+    @property
+    def sqlite_path(self) -> Path | None:
+        """The database file, or None where the database is Postgres."""
+        if self.database is None:
+            return self.data_dir / "trisched.db"
+        if self.database.startswith(POSTGRES_URLS):
+            return None
+        return Path(self.database.removeprefix(SQLITE_URL)).expanduser()
+
+    @property
+    def node_file(self) -> Path:
+        """Where a running node tells the command line its address."""
+        return self.data_dir / "node.json"
+
+
+@attrs.frozen
+class _Given:
+    """A value and where it was given, in words that lead a person there."""
+
+    value: object
+    place: str
+
+
+def load(
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    file: Path | None,
+    *,
+    defaults: Settings | None = None,
+) -> Settings:
+    """The settings by ``flags`` over ``environ`` over ``file`` over ``defaults``.
+
+    Misconfigured lists all that is wrong, each with the flag, the variable or the line that said it.
+    """
+    given: dict[str, _Given] = {}
+    errors: list[FieldError] = []
+    if file is not None:
+        errors += _read_file(read_toml(file), given)
+    given |= _read_environment(environ) | _read_flags(flags)
+    parsed: dict[str, Any] = {}
+    for name, field in FIELDS.items():
+        if name not in given:
+            continue
+        try:
+            parsed[name] = field.parse(given[name].value, given[name].place)
+        except Invalid as error:
+            errors += error.errors
+    refuse(errors)
+    return _build(defaults or Settings(), parsed, given)
+
+
+def _read_file(file: TomlFile, given: dict[str, _Given]) -> Iterator[FieldError]:
+    for table, names in (("node", tuple(FIELDS)), ("worker", WORKER_FIELDS)):
+        for name, value in file.tables.get(table, {}).items():
+            place = file.place(table, name)
+            if name not in names:
+                yield FieldError(place, unknown_field(name, table, names))
+            elif name in given:
+                yield FieldError(place, f"is set a second time; {given[name].place} set it before")
+            else:
+                given[name] = _Given(value, place)
+
+
+def _read_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
+    variables = {name: VARIABLE_PREFIX + name.upper() for name in FIELDS}
+    # An empty variable is how compose files and unit files say "not set".
+    return {
+        name: _Given(FIELDS[name].read(environ[variable]), variable)
+        for name, variable in variables.items()
+        if environ.get(variable)
+    }
+
+
+def _read_flags(flags: Mapping[str, object]) -> dict[str, _Given]:
+    return {
+        name: _Given(_flag_value(FIELDS[name], value), "--" + name.replace("_", "-"))
+        for name, value in flags.items()
+        if value is not None
+    }
+
+
+def _flag_value(field: Field, value: object) -> object:
+    return field.read(value) if isinstance(value, str) else value
+
+
+def _build(defaults: Settings, parsed: dict[str, Any], given: Mapping[str, _Given]) -> Settings:
+    lease = attrs.evolve(
+        defaults.lease_times, **{inner: parsed.pop(name) for name, inner in LEASE_FIELDS.items() if name in parsed}
+    )
+    refuse([*_lease_errors(lease, given)])
+    kept = {name: value for name, value in parsed.items() if name in attrs.fields_dict(Settings)}
+    return attrs.evolve(defaults, **kept, lease_times=lease)
+
+
+def _lease_errors(lease: LeaseTimes, given: Mapping[str, _Given]) -> Iterator[FieldError]:
+    """Two beats may get lost before a lease is: a slow moment must not look like a death."""
+    if 2 * lease.beat >= lease.node - lease.margin:
+        yield FieldError(
+            _place(given, "node_beat", "node_lease", "lease_margin"),
+            f"two beats of {lease.beat:g} s do not fit into the lease of {lease.node:g} s less the margin of "
+            f"{lease.margin:g} s; lengthen node_lease or shorten node_beat",
+        )
+    if 2 * lease.leader_beat >= lease.leader:
+        yield FieldError(
+            _place(given, "leader_beat", "leader_lease"),
+            f"two beats of {lease.leader_beat:g} s do not fit into the leader's lease of {lease.leader:g} s; "
+            "lengthen leader_lease or shorten leader_beat",
+        )
+
+
+def _place(given: Mapping[str, _Given], *names: str) -> str:
+    """Where the first of ``names`` that was given at all was given."""
+    return next((given[name].place for name in names if name in given), names[0])

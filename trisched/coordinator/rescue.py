@@ -1,0 +1,80 @@
+"""Rescue: runs whose node is gone are put back in line, held, or buried; never while the claim may still be good."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import msgspec
+import trio
+
+from trisched.domain.lifecycle import Ending, Move, after_loss
+from trisched.domain.node import LeaseTimes
+from trisched.domain.run import Attempt, Outcome
+from trisched.errors import StoreError
+from trisched.storage.database import Database, Row, Tx
+from trisched.storage.tables import attempt as attempt_table
+from trisched.storage.tables import leader as leader_table
+from trisched.storage.tables import node as node_table
+from trisched.storage.tables import run as run_table
+
+log = logging.getLogger(__name__)
+_PERIOD: Final = 1.0
+_BATCH: Final = 500
+MAX_CRASHES: Final = 3
+
+
+async def run(database: Database, times: LeaseTimes, epoch: int) -> None:
+    """Looks for lost runs every second while leading.
+
+    After every failure to reach the database one whole lease passes first: nodes that were cut off together
+    with this one must get the chance to renew before anybody calls them dead.
+    """
+    quiet_until = float("-inf")
+    while True:
+        try:
+            if trio.current_time() >= quiet_until:
+                await database.write(lambda tx: rescue(tx, times, epoch))
+        except StoreError as error:
+            log.warning("no rescue without the database", extra={"error": str(error)})
+            quiet_until = trio.current_time() + times.node
+        await trio.sleep(_PERIOD)
+
+
+def rescue(tx: Tx, times: LeaseTimes, epoch: int) -> int:
+    """Takes back what dead incarnations hold; answers how many runs."""
+    gone = node_table.gone(tx, int(times.grace * 1_000_000))
+    if not gone:
+        return 0
+    leader_table.guard(tx, epoch)
+    rescued = 0
+    for incarnation in gone:
+        rows = tx.rows(run_table.SQL.claimed_by, incarnation=incarnation, most=_BATCH)
+        rescued += sum(_take_back(tx, row) for row in rows)
+    log.warning("runs of lost nodes were taken back", extra={"runs": rescued, "incarnations": gone})
+    return rescued
+
+
+def _take_back(tx: Tx, row: Row) -> bool:
+    run_id, token, claim_id, number, crashes, node_id, started_at, spec = row
+    delivery = msgspec.json.decode(spec).get("delivery", "retry")
+    move, reason = after_loss(delivery, crashes + 1, MAX_CRASHES)
+    ending = Ending(
+        run_id=run_id, token=token, claim_id=claim_id, move=move, outcome=Outcome.LOST, reason=reason
+    )
+    if not run_table.end_attempt(tx, ending):
+        return False
+    attempt = Attempt(
+        run_id=run_id,
+        token=token,
+        claim_id=claim_id,
+        number=number,
+        node_id=node_id,
+        started_at=started_at,
+        ended_at=run_table.now(tx),
+        outcome=Outcome.LOST,
+        effective=True,
+        error="its node was lost" if move is not Move.BURY else reason,
+    )
+    attempt_table.add(tx, [attempt])
+    return True

@@ -1,0 +1,55 @@
+"""The jobs in memory: read once, then only what changed, so that no claim and no slot reads definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from trisched.domain.job import Job
+from trisched.storage.database import Database, Row, Tx
+from trisched.storage.tables import job as job_table
+from trisched.storage.tables import run as run_table
+
+#: Transactions that commit late carry an older stamp: look back this far, which costs a few rows read twice.
+_LOOK_BACK_US: Final = 60_000_000
+
+
+class JobCache:
+    """All jobs by id. ``refresh`` is cheap when nothing changed."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._seen_at: int | None = None
+        self.jobs: dict[str, Job] = {}
+        #: Jobs whose stored definition this version cannot read: id → reason.
+        self.broken: dict[str, str] = {}
+        #: Grows whenever a job changed: who derives something from the jobs compares it.
+        self.version = 0
+
+    async def refresh(self) -> None:
+        """Reads what was written since the last time."""
+        since = self._seen_at
+
+        def read(tx: Tx) -> tuple[int, list[Row]]:
+            stamp = run_table.now(tx)
+            rows = job_table.all_jobs(tx) if since is None else job_table.changed_since(tx, since - _LOOK_BACK_US)
+            return stamp, rows
+
+        self._seen_at, rows = await self._database.read(read)
+        self._take(rows)
+
+    def _take(self, rows: Iterable[Row]) -> None:
+        fresh = [row for row in rows if self._is_news(row)]
+        for row in fresh:
+            self.jobs.pop(row[0], None)
+            self.broken.pop(row[0], None)
+        jobs, broken = job_table.readable([row for row in fresh if not job_table.is_removed(row)])
+        self.jobs.update((job.id, job) for job in jobs)
+        self.broken.update(broken)
+        self.version += bool(fresh)
+
+    def _is_news(self, row: Row) -> bool:
+        known = self.jobs.get(row[0])
+        if known is None:
+            return not job_table.is_removed(row)
+        return bool(known.revision != row[2])

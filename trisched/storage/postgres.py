@@ -1,0 +1,277 @@
+"""Postgres: official synchronous driver, connections on threads of our own, wake-ups by LISTEN."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+import outcome
+import trio
+
+from trisched.errors import MissingExtra, Misconfigured, StoreFull, StoreUnavailable
+from trisched.storage.database import Duplicate, Row, Work
+from trisched.storage.lane import Lane
+from trisched.storage.migrate import migrate
+from trisched.storage.statements import Statement
+from trisched.storage.wakeup import EVERYTHING, Wakeups
+
+try:
+    import psycopg
+except ImportError:  # pragma: no cover - depends on what is installed
+    raise MissingExtra("postgres") from None
+
+T = TypeVar("T")
+CHANNEL: Final = "trisched"
+#: Any text works as a number for the advisory lock of migrations; this one spells our name.
+_MIGRATION_LOCK: Final = 0x7472697363686564
+_SCHEMA: Final = (
+    "CREATE SCHEMA IF NOT EXISTS trisched",
+    "CREATE OR REPLACE FUNCTION trisched.now_us() RETURNS bigint LANGUAGE sql VOLATILE "
+    "AS 'SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)'",
+)
+#: A dead link is noticed by these; a frozen server by the call limit.
+_LINK: Final = {
+    "connect_timeout": 3,
+    "tcp_user_timeout": 3000,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 2,
+    "target_session_attrs": "read-write",
+}
+#: Postgres refuses payloads of 8,000 bytes.
+_PAYLOAD_LIMIT: Final = 7000
+_WAKE: Final = Statement("wake", "", f"SELECT pg_notify('{CHANNEL}', %(payload)s)")
+
+
+class PostgresTx:
+    """A transaction on one Postgres connection."""
+
+    def __init__(self, connection: psycopg.Connection[Row]) -> None:
+        self._connection = connection
+        self.topics: list[str] = []
+
+    def rows(self, statement: Statement, **parameters: object) -> list[Row]:
+        return self._connection.execute(statement.postgres, _plain(parameters)).fetchall()
+
+    def one(self, statement: Statement, **parameters: object) -> Row | None:
+        return self._connection.execute(statement.postgres, _plain(parameters)).fetchone()
+
+    def count(self, statement: Statement, **parameters: object) -> int:
+        return self._connection.execute(statement.postgres, _plain(parameters)).rowcount
+
+    def many(self, statement: Statement, parameters: Sequence[Mapping[str, object]]) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.executemany(statement.postgres, parameters)
+
+    def load(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        with (
+            self._connection.cursor() as cursor,
+            cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy,
+        ):
+            for row in rows:
+                copy.write_row(row)
+
+    def attempt(self, work: Callable[[PostgresTx], T]) -> T:
+        kept = len(self.topics)
+        try:
+            with self._connection.transaction():
+                return work(self)
+        except BaseException as error:
+            del self.topics[kept:]
+            raise translated(error) from error
+
+    def wake(self, topic: str) -> None:
+        if topic not in self.topics:
+            self.topics.append(topic)
+
+    def notify(self, origin: str) -> None:
+        """Sends the wake-ups to the other nodes with the commit; too many become one that means all."""
+        payload = "\n".join([origin, *self.topics])
+        if len(payload.encode()) > _PAYLOAD_LIMIT:
+            payload = "\n".join([origin, EVERYTHING])
+        self.one(_WAKE, payload=payload)
+
+
+def _plain(parameters: Mapping[str, object]) -> Mapping[str, object]:
+    return {key: _array(value) if isinstance(value, list) else value for key, value in parameters.items()}
+
+
+def _array(values: list[str]) -> str:
+    """A list of texts as the literal of an array: much cheaper than adapting each one."""
+    quoted = '","'.join(values) if values else ""
+    if "\\" in quoted or quoted.count('"') != 2 * (len(values) - 1):
+        quoted = '","'.join(value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
+    return '{"' + quoted + '"}' if values else "{}"
+
+
+def translated(error: BaseException) -> BaseException:
+    """``error`` as one of ours, where it is about the store and not about the work."""
+    if isinstance(error, psycopg.errors.UniqueViolation):
+        return Duplicate(error.diag.constraint_name or str(error))
+    if isinstance(error, psycopg.errors.DiskFull):
+        return StoreFull("the disk of the Postgres server is full; free some space")
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return StoreUnavailable(f"Postgres: {str(error).strip() or type(error).__name__}")
+    return error
+
+
+class PostgresConnection:
+    """One connection; its calls are bounded by the server and, for a frozen one, by ``abort``."""
+
+    def __init__(self, dsn: str, limit: float, origin: str) -> None:
+        self.limit, self._origin = limit, origin
+        self._topics: list[str] = []
+        self.busy_since: float | None = None
+        options = f"-c search_path=trisched,public -c statement_timeout={int(limit * 1000)} -c lock_timeout=5000"
+        try:
+            self.raw = psycopg.connect(
+                dsn, options=options, application_name="trisched", autocommit=True, prepare_threshold=3, **_LINK
+            )
+        except psycopg.Error as error:
+            raise translated(error) from error
+
+    def transact(self, works: Sequence[Work[Any]]) -> list[outcome.Outcome[Any]]:
+        [work] = works
+        self.busy_since = time.monotonic()
+        self._topics = []
+        try:
+            return [outcome.Value(self._run(work))]
+        except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+            return [outcome.Value(self._run(work))]
+        except Exception as error:
+            if self.raw.closed or isinstance(error, psycopg.OperationalError):
+                raise translated(error) from error
+            return [outcome.Error(translated(error))]
+        finally:
+            self.busy_since = None
+
+    def _run(self, work: Work[T]) -> T:
+        tx = PostgresTx(self.raw)
+        with self.raw.transaction():
+            answer = work(tx)
+            if tx.topics:
+                tx.notify(self._origin)
+        self._topics = tx.topics
+        return answer
+
+    def topics(self) -> list[str]:
+        topics, self._topics = self._topics, []
+        return topics
+
+    def abort(self) -> None:
+        """Breaks the link from another thread: the call under way ends with an error."""
+        try:
+            with socket.socket(fileno=socket.dup(self.raw.fileno())) as link:
+                link.shutdown(socket.SHUT_RDWR)
+        except (OSError, psycopg.Error):
+            return
+
+    def close(self) -> None:
+        self.raw.close()
+
+
+class PostgresDatabase:
+    """One Postgres database; several nodes may share it. Our tables live in the schema ``trisched``."""
+
+    kind = "postgres"
+
+    def __init__(self, dsn: str, origin: str) -> None:
+        self.dsn = dsn
+        self.label = f"Postgres {_address(dsn)}"
+        self.wakeups = Wakeups()
+        self._origin = origin
+        self._lanes: dict[str, Lane] = {}
+        self._connections: list[PostgresConnection] = []
+        self._closed = threading.Event()
+
+    async def open(self) -> None:
+        self._closed.clear()
+        threading.Thread(target=self._watch, name="trisched-postgres-watch", daemon=True).start()
+        publish = self.wakeups.publish
+        self._lanes = {
+            "control": Lane("pg-control", lambda: self._connect(3.0), publish),
+            "write": Lane("pg-write", lambda: self._connect(30.0), publish, threads=2),
+            "read": Lane("pg-read", lambda: self._connect(30.0), publish, threads=2),
+        }
+        await self.write(self._prepare)
+
+    async def close(self) -> None:
+        self._closed.set()
+        lanes, self._lanes = self._lanes, {}
+        for lane in lanes.values():
+            await lane.close()
+
+    async def read(self, work: Work[T]) -> T:
+        return await self._lane("read").run(work)
+
+    async def write(self, work: Work[T]) -> T:
+        return await self._lane("write").run(work)
+
+    async def control(self, work: Work[T]) -> T:
+        return await self._lane("control").run(work)
+
+    async def listen(self) -> None:
+        """Passes on the wake-ups of other nodes, for as long as it is let; reconnects when it must."""
+        while True:
+            try:
+                await self._listen_once()
+            except StoreUnavailable:
+                await trio.sleep(1)
+
+    async def _listen_once(self) -> None:
+        connection = await trio.to_thread.run_sync(self._connect, 3.0)
+        try:
+            await trio.to_thread.run_sync(connection.raw.execute, f"LISTEN {CHANNEL}")
+            # What was told while nobody listened is gone: look everywhere once.
+            self.wakeups.publish([EVERYTHING])
+            while True:
+                await trio.lowlevel.wait_readable(connection.raw.fileno())
+                for notice in connection.raw.notifies(timeout=0):
+                    origin, *topics = notice.payload.split("\n")
+                    if origin != self._origin:
+                        self.wakeups.publish(topics)
+        except psycopg.Error as error:
+            raise translated(error) from error
+        finally:
+            connection.close()
+
+    def _lane(self, name: str) -> Lane:
+        if name not in self._lanes:
+            raise trio.ClosedResourceError("the database is closed")
+        return self._lanes[name]
+
+    def _connect(self, limit: float) -> PostgresConnection:
+        connection = PostgresConnection(self.dsn, limit, self._origin)
+        self._connections = [known for known in self._connections if not known.raw.closed] + [connection]
+        return connection
+
+    def _prepare(self, tx: PostgresTx) -> None:
+        """Schema and migrations under one lock, so that nodes that start together wait for each other."""
+        tx.one(Statement("lock", "", f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
+        version = tx.one(Statement("version", "", "SELECT current_setting('server_version_num')"))
+        if version is None or int(version[0]) < 130_000:
+            raise Misconfigured("trisched needs Postgres 13 or newer; this server is older")
+        for text in _SCHEMA:
+            tx.count(Statement("schema", "", text))
+        migrate(tx)
+
+    def _watch(self) -> None:
+        """Breaks calls that a frozen server keeps past their limit; no time-out of its own can."""
+        while not self._closed.wait(0.5):
+            now = time.monotonic()
+            for connection in list(self._connections):
+                since = connection.busy_since
+                if since is not None and now - since > connection.limit + 1.0:
+                    connection.abort()
+
+
+def _address(dsn: str) -> str:
+    """Host and database of ``dsn`` without user and password."""
+    parts = urlsplit(dsn)
+    if not parts.scheme:
+        return "database"
+    return f"{parts.hostname or 'local'}{f':{parts.port}' if parts.port else ''}{parts.path}"

@@ -1,0 +1,22 @@
+-- of_run --
+SELECT {columns} FROM attempt WHERE run_id = :run_id ORDER BY token, ended_at
+
+-- add --
+INSERT INTO attempt ({columns}) VALUES (:run_id, :token, :claim_id, :number, :node_id, :started_at, :ended_at,
+    :outcome, :effective, :exit_code, :error_type, :error, :traceback, :result)
+ON CONFLICT DO NOTHING
+
+-- outcome_of --
+SELECT effective FROM attempt WHERE run_id = :run_id AND token = :token AND claim_id = :claim_id
+
+-- last_results --
+SELECT run_id, result FROM attempt WHERE run_id {in:ids} AND effective = 1 AND outcome = 'completed'
+
+-- add_output --
+INSERT INTO output (run_id, token, chunk, lines) VALUES (:run_id, :token, :chunk, :lines) ON CONFLICT DO NOTHING
+
+-- output_of --
+SELECT token, chunk, lines FROM output WHERE run_id = :run_id AND token = :token ORDER BY chunk
+
+-- ended_since --
+SELECT outcome, count(*) FROM attempt WHERE ended_at >= :since AND effective = 1 GROUP BY outcome

@@ -1,0 +1,240 @@
+"""The job table: definitions, what they depend on, and where each schedule stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from trisched.domain.job import Job, JobSpec
+from trisched.domain.job_fields import job_fields, parse_job
+from trisched.domain.schedule import next_slot
+from trisched.domain.schedule import jitter_us
+from trisched.errors import Conflict, Stale, TrischedError
+from trisched.storage.database import Duplicate, Row, Tx
+from trisched.storage.statements import Statement, load
+from trisched.storage.wakeup import DUE, JOBS
+
+SQL: Final = load("job")
+_COLUMNS: Final = (
+    "id, origin, revision, spec, next_slot_at, dispatch_failures, alarm, created_at, updated_at, deleted_at"
+)
+
+
+def _with_columns(statement: Statement) -> Statement:
+    return statement.filled(columns=_COLUMNS)
+
+
+#: How strongly ``find`` holds the job until the transaction is over; SQLite has one writer and needs no lock.
+#: STAY: it is not removed meanwhile. ALONE: other callers with ALONE wait. GO: everybody waits.
+STAY, ALONE, GO = "KEY SHARE", "NO KEY UPDATE", "UPDATE"
+_FIND: Final = {
+    lock: _with_columns(SQL.find).filled(lock=Statement("lock", "", f"FOR {lock}" if lock else ""))
+    for lock in ("", STAY, ALONE, GO)
+}
+_OF_NAMES: Final = _with_columns(SQL.of_names)
+_WITH_FUNCTION: Final = _with_columns(SQL.with_function)
+_GET_ANY: Final = _with_columns(SQL.get_any)
+_BY_NAME: Final = _with_columns(SQL.by_name)
+_ALL: Final = _with_columns(SQL.all)
+_CHANGED: Final = _with_columns(SQL.changed)
+#: What a job may be sorted by, and the SQL that does it.
+SORTS: Final = {
+    "name": "name, id",
+    "-name": "name DESC, id",
+    "created_at": "created_at, id",
+    "-created_at": "created_at DESC, id",
+    "updated_at": "updated_at, id",
+    "-updated_at": "updated_at DESC, id",
+    "next_run": "CASE WHEN next_slot_at IS NULL THEN 1 ELSE 0 END, next_slot_at, name",
+    "-next_run": "CASE WHEN next_slot_at IS NULL THEN 1 ELSE 0 END, next_slot_at DESC, name",
+}
+
+
+def due_for(job_id: str, spec: JobSpec, slot_at: int | None) -> int | None:
+    """When the scheduler must look at ``slot_at``: the slot and its jitter; never for a disabled job."""
+    if slot_at is None or spec.schedule is None or not spec.enabled:
+        return None
+    return slot_at + jitter_us(spec.schedule, slot_at, job_id)
+
+
+def first_slot(spec: JobSpec, now: int) -> int | None:
+    """The slot a job starts with: the first after now."""
+    if spec.schedule is None or not spec.enabled:
+        return None
+    return next_slot(spec.schedule, now)
+
+
+def from_row(row: Row) -> Job:
+    """A job from the columns above; fields that were stored are trusted to be valid, or the error says which."""
+    job_id, origin, revision, spec, next_slot_at, failures, alarm, created_at, updated_at, _ = row
+    return Job(
+        id=job_id,
+        origin=origin,
+        revision=revision,
+        spec=parse_job(msgspec.json.decode(spec), now=created_at, stored=True),
+        next_slot_at=next_slot_at,
+        dispatch_failures=failures,
+        alarm=alarm,
+        created_at=created_at,
+        updated_at=updated_at,
+    )
+
+
+def _values(job_id: str, spec: JobSpec, slot_at: int | None, now: int) -> dict[str, Any]:
+    return {
+        "id": job_id,
+        "name": spec.name,
+        "spec": msgspec.json.encode(job_fields(spec)).decode(),
+        "type": spec.type,
+        "queue": spec.queue,
+        "schedule_kind": "none" if spec.schedule is None else spec.schedule.kind,
+        "next_slot_at": slot_at,
+        "next_due_at": due_for(job_id, spec, slot_at),
+        "disabled_at": None if spec.enabled else now,
+    }
+
+
+def add(tx: Tx, job_id: str, spec: JobSpec, origin: str, now: int) -> None:
+    """Stores a new job; Conflict if its name is taken."""
+    try:
+        tx.attempt(lambda part: part.count(SQL.add, **_values(job_id, spec, first_slot(spec, now), now), origin=origin))
+    except Duplicate:
+        raise Conflict(f"there is a job named {spec.name!r} already") from None
+    _add_parts(tx, job_id, spec)
+
+
+def change(tx: Tx, job: Job, spec: JobSpec, slot_at: int | None, now: int) -> None:
+    """Stores a new revision of ``job``; Stale if it is not the newest any more."""
+    try:
+        changed = tx.attempt(
+            lambda part: part.count(SQL.change, **_values(job.id, spec, slot_at, now), revision=job.revision)
+        )
+    except Duplicate:
+        raise Conflict(f"there is a job named {spec.name!r} already") from None
+    if not changed:
+        raise Stale(f"the job {job.spec.name!r} was changed by someone else; read it again")
+    tx.count(SQL.clear_needs, job_id=job.id)
+    tx.count(SQL.clear_tags, job_id=job.id)
+    _add_parts(tx, job.id, spec)
+
+
+def _add_parts(tx: Tx, job_id: str, spec: JobSpec) -> None:
+    if spec.depends_on:
+        tx.many(SQL.add_needs, [{"job_id": job_id, "needs": name} for name in spec.depends_on])
+    if spec.tags:
+        tx.many(SQL.add_tag, [{"job_id": job_id, "tag": tag} for tag in spec.tags])
+    add_queue(tx, spec.queue)
+    tx.wake(JOBS)
+    tx.wake(DUE)
+
+
+def add_queue(tx: Tx, name: str) -> None:
+    """Makes the queue known; workers look for work only on known queues."""
+    tx.count(SQL.add_queue, name=name)
+
+
+def remove(tx: Tx, job_id: str) -> bool:
+    """Takes the job out of sight; its runs and their history stay."""
+    gone = tx.count(SQL.remove, id=job_id) > 0
+    tx.count(SQL.clear_needs, job_id=job_id)
+    tx.count(SQL.clear_tags, job_id=job_id)
+    tx.wake(JOBS)
+    tx.wake(DUE)
+    return gone
+
+
+def find(tx: Tx, id_or_name: str, *, lock: str = "") -> Job | None:
+    """The job with that id, else with that name; held by ``lock`` until the transaction is over."""
+    row = tx.one(_FIND[lock], ref=id_or_name)
+    return None if row is None else from_row(row)
+
+
+def named(tx: Tx, name: str) -> Job | None:
+    """The job with that name."""
+    row = tx.one(_BY_NAME, name=name)
+    return None if row is None else from_row(row)
+
+
+def of_names(tx: Tx, names: list[str]) -> dict[str, Job]:
+    """The jobs of these names, by name."""
+    jobs = [from_row(row) for row in tx.rows(_OF_NAMES, names=names)]
+    return {job.spec.name: job for job in jobs}
+
+
+def known_names(tx: Tx, names: list[str]) -> set[str]:
+    """Those of ``names`` that are names of jobs."""
+    return {row[0] for row in tx.rows(SQL.known_names, names=names)}
+
+
+def with_function(tx: Tx, function: str) -> list[Job]:
+    """The jobs made by code that call ``function``."""
+    pattern = f'%"function":"{like_literal(function)}"%'
+    jobs, _ = readable(tx.rows(_WITH_FUNCTION, pattern=pattern))
+    return [job for job in jobs if job.spec.function == function]
+
+
+def like_literal(text: str) -> str:
+    """``text`` as a part of a LIKE pattern whose escape character is ``!``."""
+    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+
+
+def of_ids(tx: Tx, ids: list[str]) -> dict[str, Job]:
+    """The jobs of these ids, also those that were removed."""
+    return {row[0]: from_row(row) for row in tx.rows(_GET_ANY, ids=ids)}
+
+
+def readable(rows: Sequence[Row]) -> tuple[list[Job], dict[str, str]]:
+    """The jobs of ``rows``, and for those that cannot be read (written by another version) the reason, by id."""
+    jobs, broken = [], {}
+    for row in rows:
+        try:
+            jobs.append(from_row(row))
+        except (TrischedError, msgspec.DecodeError) as error:
+            broken[row[0]] = f"its stored definition cannot be read: {error}"
+    return jobs, broken
+
+
+def all_jobs(tx: Tx) -> list[Row]:
+    """The rows of all jobs, for ``readable``."""
+    return tx.rows(_ALL)
+
+
+def changed_since(tx: Tx, since: int) -> list[Row]:
+    """The rows of jobs written since then, removed ones among them."""
+    return tx.rows(_CHANGED, since=since)
+
+
+def is_removed(row: Row) -> bool:
+    """Whether a row of ``changed_since`` is of a job that was taken away."""
+    return row[-1] is not None
+
+
+def list_jobs(
+    tx: Tx, conditions: Sequence[str], parameters: Mapping[str, Any], *, sort: str, most: int, skip: int
+) -> tuple[list[Job], int]:
+    """One page of the jobs that meet all ``conditions`` (SQL of ours), and how many there are."""
+    where = " AND ".join(conditions) or "1 = 1"
+    page = _with_columns(SQL.list).filled(where=where, order=SORTS[sort])
+    total = tx.one(SQL.count.filled(where=where), **parameters)
+    jobs, _ = readable(tx.rows(page, **parameters, most=most, skip=skip))
+    return jobs, 0 if total is None else int(total[0])
+
+
+def lock_graph(tx: Tx) -> None:
+    """Makes other changes of dependencies wait until this transaction is over."""
+    tx.count(SQL.lock_graph)
+
+
+def edges(tx: Tx) -> dict[str, list[str]]:
+    """Name → names it depends on."""
+    found: dict[str, list[str]] = {}
+    for name, needs in tx.rows(SQL.edges):
+        found.setdefault(name, []).append(needs)
+    return found
+
+
+def dependents(tx: Tx, name: str) -> list[str]:
+    """Names of the jobs that depend on ``name``."""
+    return [row[0] for row in tx.rows(SQL.dependents, name=name)]

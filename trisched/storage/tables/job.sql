@@ -1,0 +1,106 @@
+-- add --
+INSERT INTO job (id, name, origin, revision, spec, type, queue, schedule_kind, next_slot_at, next_due_at,
+    dispatch_failures, alarm, disabled_at, created_at, updated_at)
+VALUES (:id, :name, :origin, 1, :spec, :type, :queue, :schedule_kind, :next_slot_at, :next_due_at,
+    0, NULL, :disabled_at, now_us(), now_us())
+
+-- change --
+-- A new revision, only on top of the one that was seen.
+UPDATE job SET name = :name, revision = revision + 1, spec = :spec, type = :type, queue = :queue,
+    schedule_kind = :schedule_kind, next_slot_at = :next_slot_at, next_due_at = :next_due_at,
+    dispatch_failures = 0, alarm = NULL, disabled_at = :disabled_at, updated_at = now_us()
+WHERE id = :id AND revision = :revision AND deleted_at IS NULL
+
+-- remove --
+-- The row stays for the history of its runs; its name is free again.
+UPDATE job SET deleted_at = now_us(), next_slot_at = NULL, next_due_at = NULL, revision = revision + 1,
+    updated_at = now_us()
+WHERE id = :id AND deleted_at IS NULL
+
+-- find --
+-- By id or by name, an id first. A lock keeps the job from being removed, or changed, until the caller is done.
+SELECT {columns} FROM job WHERE (id = :ref OR name = :ref) AND deleted_at IS NULL
+ORDER BY CASE WHEN id = :ref THEN 0 ELSE 1 END LIMIT 1 {lock}
+
+-- get_any --
+-- Also of jobs that were removed: their runs are still shown.
+SELECT {columns} FROM job WHERE id {in:ids}
+
+-- by_name --
+SELECT {columns} FROM job WHERE name = :name AND deleted_at IS NULL
+
+-- all --
+SELECT {columns} FROM job WHERE deleted_at IS NULL ORDER BY name
+
+-- changed --
+-- Jobs written since the caller last looked; the watermark is a little behind, so none is missed.
+SELECT {columns} FROM job WHERE updated_at >= :since
+
+-- list --
+SELECT {columns} FROM job WHERE deleted_at IS NULL AND {where} ORDER BY {order} LIMIT :most OFFSET :skip
+
+-- count --
+SELECT count(*) FROM job WHERE deleted_at IS NULL AND {where}
+
+-- due --
+-- Jobs whose next slot has come; the longest overdue first.
+SELECT id, revision, next_slot_at, dispatch_failures FROM job
+WHERE next_due_at IS NOT NULL AND next_due_at <= (SELECT now_us())
+ORDER BY next_due_at LIMIT :most
+
+-- next_due --
+SELECT min(next_due_at) FROM job WHERE next_due_at IS NOT NULL
+
+-- advance --
+-- Only the scheduler that saw this slot moves it on, and only on the revision that it planned with.
+UPDATE job SET next_slot_at = :next_slot_at, next_due_at = :next_due_at, dispatch_failures = 0, alarm = NULL
+WHERE id = :id AND revision = :revision AND next_slot_at = :slot_at
+
+-- dispatch_failed --
+UPDATE job SET dispatch_failures = dispatch_failures + 1, alarm = :alarm, next_due_at = now_us() + :wait_us
+WHERE id = :id AND revision = :revision AND next_slot_at = :slot_at
+
+-- give_up_slot --
+UPDATE job SET next_slot_at = :next_slot_at, next_due_at = :next_due_at, dispatch_failures = 0, alarm = :alarm
+WHERE id = :id AND revision = :revision AND next_slot_at = :slot_at
+
+-- lock_graph --
+-- One change of dependencies at a time: two that race could close a cycle that neither sees.
+UPDATE cluster SET leader_epoch = leader_epoch WHERE id = 1
+
+-- edges --
+SELECT job.name, dependency.needs FROM dependency JOIN job ON job.id = dependency.job_id WHERE job.deleted_at IS NULL
+
+-- clear_needs --
+DELETE FROM dependency WHERE job_id = :job_id
+
+-- add_needs --
+INSERT INTO dependency (job_id, needs) VALUES (:job_id, :needs)
+
+-- clear_tags --
+DELETE FROM job_tag WHERE job_id = :job_id
+
+-- add_tag --
+INSERT INTO job_tag (job_id, tag) VALUES (:job_id, :tag)
+
+-- add_queue --
+INSERT INTO queue (name) VALUES (:name) ON CONFLICT DO NOTHING
+
+-- queues --
+SELECT name, paused_at FROM queue ORDER BY name
+
+-- known_names --
+SELECT name FROM job WHERE name {in:names} AND deleted_at IS NULL
+
+-- of_names --
+SELECT {columns} FROM job WHERE name {in:names} AND deleted_at IS NULL
+
+-- with_function --
+-- Jobs made by code that may call a function: the text of the definition is searched, the caller looks closer.
+SELECT {columns} FROM job WHERE deleted_at IS NULL AND origin = 'code' AND type = 'python'
+    AND spec LIKE :pattern ESCAPE '!'
+ORDER BY name
+
+-- dependents --
+SELECT job.name FROM dependency JOIN job ON job.id = dependency.job_id
+WHERE dependency.needs = :name AND job.deleted_at IS NULL ORDER BY job.name

@@ -1,0 +1,43 @@
+-- register --
+-- A node takes its row if it is new, or if the one before it has left or let its lease run out.
+INSERT INTO node (id, incarnation, beat_nonce, host, pid, version, tags, queues, concurrency, started_at,
+    last_seen_at, lease_until)
+VALUES (:id, :incarnation, :nonce, :host, :pid, :version, :tags, :queues, :concurrency, now_us(), now_us(),
+    now_us() + :lease_us)
+ON CONFLICT (id) DO UPDATE SET incarnation = excluded.incarnation, beat_nonce = excluded.beat_nonce,
+    host = excluded.host, pid = excluded.pid, version = excluded.version, tags = excluded.tags,
+    queues = excluded.queues, concurrency = excluded.concurrency, started_at = excluded.started_at,
+    last_seen_at = excluded.last_seen_at, lease_until = excluded.lease_until, draining_at = NULL
+WHERE node.lease_until <= now_us() OR node.incarnation = :dead
+RETURNING id
+
+-- expire_others --
+-- Where only one node can live (its SQLite file is locked), all others are gone, whatever their leases say.
+UPDATE node SET lease_until = 0 WHERE incarnation <> :incarnation
+
+-- beat --
+-- The nonces sent since the last answer are all ours: one lost reply must not look like a second me.
+UPDATE node SET beat_nonce = :nonce, lease_until = now_us() + :lease_us, last_seen_at = now_us()
+WHERE id = :id AND incarnation = :incarnation AND beat_nonce {in:nonces}
+
+-- leave --
+UPDATE node SET lease_until = 0, last_seen_at = now_us() WHERE id = :id AND incarnation = :incarnation
+
+-- drain --
+UPDATE node SET draining_at = now_us() WHERE id = :id AND draining_at IS NULL
+
+-- draining --
+SELECT draining_at FROM node WHERE id = :id AND incarnation = :incarnation
+
+-- list --
+SELECT id, incarnation, host, pid, version, tags, queues, concurrency, started_at, last_seen_at, lease_until, draining_at
+FROM node ORDER BY id
+
+-- gone --
+-- Incarnations that hold runs and have no living lease any more, with the time they were last sure of it.
+SELECT DISTINCT run.incarnation FROM run
+WHERE run.claim_id IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM node WHERE node.incarnation = run.incarnation AND node.lease_until + :grace_us > (SELECT now_us()))
+
+-- forget --
+DELETE FROM node WHERE lease_until < now_us() - :age_us

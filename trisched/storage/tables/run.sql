@@ -1,0 +1,178 @@
+-- now --
+-- The database's clock: the only one that decides anything.
+SELECT now_us()
+
+-- claim --
+-- The head of one queue becomes this node's, while the node's own lease is good. One queue per claim: then
+-- both databases read the partial index in order and stop at the limit.
+WITH picked AS MATERIALIZED (
+    SELECT id FROM run
+    WHERE status = 'queued' AND queue = :queue {where}
+      AND EXISTS (SELECT 1 FROM node WHERE node.id = :node_id AND node.incarnation = :incarnation
+                  AND node.lease_until > now_us() AND node.draining_at IS NULL)
+    ORDER BY rank, id LIMIT :most {skip_locked}
+)
+UPDATE run SET status = 'running', token = token + 1, claim_id = :claim_id, node_id = :node_id,
+    incarnation = :incarnation, attempt = attempt + 1, started_at = now_us(), reason = NULL
+WHERE id IN (SELECT id FROM picked)
+RETURNING id, job_id, parameters, overrides, retries, attempt, failures, token, claim_id, slot_at, key,
+    started_at, rank
+
+-- except_jobs --
+-- Fragment of claim: jobs that this node cannot run are left for others.
+AND NOT (job_id {in:excluded})
+
+-- complete --
+-- Only who holds the claim may complete. The status is compared so that no partial index on it can tempt the
+-- planner, whose statistics of a queue are always stale.
+UPDATE run SET status = 'completed', claim_id = NULL, finished_at = now_us()
+WHERE id {in:ids} AND (status = 'running') IS TRUE AND token = :token AND claim_id {in:claims}
+RETURNING id
+
+-- end_attempt --
+-- Every other end of an attempt. A run that is to be stopped is not put back in line.
+UPDATE run SET status = :status, claim_id = NULL, reason = :reason,
+    attempt = attempt - :uncounted, failures = failures + :failed, crashes = crashes + :crashed,
+    due_at = CASE WHEN :delay_us < 0 THEN due_at ELSE now_us() + :delay_us END,
+    finished_at = CASE WHEN :finished = 1 THEN now_us() END
+WHERE id = :id AND status = 'running' AND token = :token AND claim_id = :claim_id
+  AND (:requeues = 0 OR cancel_requested_at IS NULL)
+RETURNING id, queue
+
+-- give_back --
+-- A claim whose answer never came, or came too late: nothing was started.
+UPDATE run SET status = 'queued', claim_id = NULL, attempt = attempt - 1
+WHERE claim_id = :claim_id AND status = 'running'
+RETURNING queue
+
+-- give_back_run --
+UPDATE run SET status = 'queued', claim_id = NULL, attempt = attempt - 1
+WHERE id = :id AND token = :token AND claim_id = :claim_id AND status = 'running'
+
+-- promote --
+-- What waited for its time is put in line; aging counts from the moment it was due.
+UPDATE run SET status = 'queued', rank = due_at + priority * 3600000000
+WHERE id IN (
+    SELECT id FROM run
+    WHERE status IN ('pending', 'retrying') AND waits IS NULL AND due_at <= (SELECT now_us())
+    ORDER BY due_at LIMIT :most {skip_locked}
+)
+RETURNING queue
+
+-- next_due --
+SELECT min(due_at) FROM run WHERE status IN ('pending', 'retrying') AND waits IS NULL
+
+-- waiting_jobs --
+-- Jobs with runs that wait for an earlier one, and whether one of those still is under way.
+SELECT DISTINCT job_id FROM run WHERE status = 'pending' AND waits IS NOT NULL
+
+-- free_waiting --
+-- The earliest waiting run of a job goes on when no other run of the job is under way.
+UPDATE run SET status = 'queued', waits = NULL, due_at = now_us(), rank = now_us() + priority * 3600000000
+WHERE id = (SELECT id FROM run WHERE job_id = :job_id AND status = 'pending' AND waits IS NOT NULL
+            ORDER BY slot_at, id LIMIT 1)
+  AND status = 'pending'
+  AND NOT EXISTS (SELECT 1 FROM run AS other WHERE other.job_id = :job_id AND other.finished_at IS NULL
+                  AND other.status IN ('queued', 'running', 'retrying'))
+RETURNING queue
+
+-- add --
+INSERT INTO run (id, job_id, job_revision, queue, status, priority, rank, due_at, slot_at, key, origin, parameters,
+    overrides, retries, attempt, failures, crashes, token, waits, reason, created_at, finished_at)
+VALUES (:id, :job_id, :job_revision, :queue, :status, :priority, :rank, :due_at, :slot_at, :key, :origin, :parameters,
+    :overrides, :retries, 0, 0, 0, 0, :waits, :reason, :created_at, :finished_at)
+ON CONFLICT DO NOTHING
+RETURNING id
+
+-- with_keys --
+SELECT key, id, status, parameters, created_at FROM run WHERE job_id = :job_id AND key {in:keys}
+
+-- drop_key --
+-- A key is free again when its lifetime is over.
+UPDATE run SET key = NULL WHERE id = :id AND key = :key
+
+-- active_like --
+-- The run that a trigger without a key collapses onto.
+SELECT id, status FROM run
+WHERE job_id = :job_id AND finished_at IS NULL AND status IN ('pending', 'queued', 'running', 'retrying')
+  AND parameters = :parameters AND cancel_requested_at IS NULL
+ORDER BY id LIMIT 1
+
+-- active_jobs --
+-- Which of these jobs have a run that is not over.
+SELECT DISTINCT job_id FROM run
+WHERE job_id {in:jobs} AND finished_at IS NULL AND status IN ('pending', 'queued', 'running', 'retrying')
+
+-- active_of_job --
+SELECT id, status FROM run
+WHERE job_id = :job_id AND finished_at IS NULL AND status IN ('pending', 'queued', 'running', 'retrying')
+
+-- cancel_waiting --
+UPDATE run SET status = 'cancelled', finished_at = now_us(), reason = :reason, cancel_requested_at = now_us()
+WHERE id = :id AND status IN ('pending', 'queued', 'retrying', 'held')
+RETURNING id
+
+-- cancel_waiting_of --
+UPDATE run SET status = 'cancelled', finished_at = now_us(), reason = :reason, cancel_requested_at = now_us()
+WHERE job_id = :job_id AND finished_at IS NULL AND status IN ('pending', 'queued', 'retrying', 'held')
+RETURNING id
+
+-- request_cancel_of --
+UPDATE run SET cancel_requested_at = now_us()
+WHERE job_id = :job_id AND finished_at IS NULL AND status = 'running' AND cancel_requested_at IS NULL
+
+-- request_cancel --
+UPDATE run SET cancel_requested_at = now_us() WHERE id = :id AND status = 'running' AND cancel_requested_at IS NULL
+
+-- cancels_of --
+-- The runs of a node that somebody asked to stop.
+SELECT id FROM run WHERE incarnation = :incarnation AND claim_id IS NOT NULL AND cancel_requested_at IS NOT NULL
+
+-- revive --
+-- The same run again with a fresh count of failures; its attempts stay.
+UPDATE run SET status = 'queued', failures = 0, crashes = 0, due_at = now_us(),
+    rank = now_us() + priority * 3600000000, reason = NULL, cancel_requested_at = NULL, finished_at = NULL, waits = NULL
+WHERE id = :id AND status IN ('dead', 'cancelled', 'held')
+RETURNING queue
+
+-- resolve --
+UPDATE run SET status = 'completed', finished_at = now_us(), reason = :reason
+WHERE id = :id AND status = 'held'
+RETURNING id
+
+-- claimed_by --
+-- What an incarnation holds, for the rescue when it is gone.
+SELECT run.id, run.token, run.claim_id, run.attempt, run.crashes, run.node_id, run.started_at, job.spec
+FROM run JOIN job ON job.id = run.job_id
+WHERE run.incarnation = :incarnation AND run.claim_id IS NOT NULL
+ORDER BY run.id LIMIT :most
+
+-- count_claimed --
+SELECT incarnation, count(*) FROM run WHERE claim_id IS NOT NULL GROUP BY incarnation
+
+-- get --
+SELECT {columns} FROM run WHERE id = :id
+
+-- list --
+SELECT {columns} FROM run WHERE {where} ORDER BY id DESC LIMIT :most
+
+-- count_by_status --
+-- Counts of what is not over and of what needs a person: all by partial indexes.
+SELECT status, count(*) FROM run WHERE finished_at IS NULL GROUP BY status
+
+-- count_dead --
+SELECT count(*) FROM run WHERE status = 'dead'
+
+-- ended_since --
+SELECT outcome, count(*) FROM attempt WHERE ended_at >= :since GROUP BY outcome
+
+-- last_of_jobs --
+-- The newest run of each of these jobs.
+SELECT {columns} FROM run WHERE id IN (SELECT max(id) FROM run WHERE job_id {in:jobs} GROUP BY job_id)
+
+-- queue_heads --
+-- Queues that have something to hand out, the most urgent first.
+SELECT queue.name, (SELECT min(run.rank) FROM run WHERE run.queue = queue.name AND run.status = 'queued') AS head
+FROM queue WHERE queue.paused_at IS NULL
+  AND EXISTS (SELECT 1 FROM run WHERE run.queue = queue.name AND run.status = 'queued')
+ORDER BY head

@@ -54,7 +54,7 @@ class App:
     def settings(self) -> Settings:
         """The settings in force."""
         if self._settings is None:
-            self._settings = load(self.flags, os.environ, None)
+            self._settings = load({}, os.environ, None, code=self.flags)
         return self._settings
 
     def job(self, *, name: str | None = None, **fields: Any) -> Callable[[Callable[P, R]], JobHandle[P, R]]:
@@ -117,7 +117,7 @@ class App:
         The block's end by an error or a cancellation stops the node at once, giving back what still runs.
         """
         if changes:
-            self._settings = load({**self.flags, **changes}, os.environ, None)
+            self._settings = load(changes, os.environ, None, code=self.flags)
         try:
             async with self._opened(owning=True), trio.open_nursery() as nursery:
                 node = self._node = self._make_node()

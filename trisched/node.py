@@ -16,7 +16,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from importlib.metadata import version
+
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ from trisched.storage.job_cache import JobCache
 from trisched.storage.ownership import Ownership
 from trisched.storage.sqlite import SqliteDatabase
 from trisched.storage.tables.node import Registration
+from trisched.version import __version__
 from trisched.worker.executors import Executor
 from trisched.worker.executors.function import AsyncFunction, ThreadFunction
 from trisched.worker.executors.shell import Shell
@@ -44,7 +45,7 @@ from trisched.worker.plan import Plans
 from trisched.worker.tasks import Tasks
 
 log = logging.getLogger(__name__)
-VERSION: Final = version("trisched")
+
 
 
 @attrs.frozen(kw_only=True)
@@ -167,7 +168,7 @@ class Node:
         from trisched.web.server import ServerInfo
 
         return ServerInfo(
-            version=VERSION,
+            version=__version__,
             node_id=self.id,
             host=self._settings.host,
             port=self._settings.port,
@@ -182,7 +183,7 @@ class Node:
             incarnation=self._incarnation,
             host=platform.node(),
             pid=os.getpid(),
-            version=VERSION,
+            version=__version__,
             tags=settings.tags,
             queues=settings.queues,
             concurrency=settings.concurrency if settings.worker else 0,

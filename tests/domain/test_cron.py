@@ -141,7 +141,7 @@ def test_a_range_of_one_value_with_a_step_is_that_value() -> None:
         ("* * * * * * *", "has 7 fields"),
         ("", "is empty"),
         ("   ", "is empty"),
-        ("@never", "@never is not known; there are @yearly"),
+        ("@never", "'@never' is not known; there are @yearly"),
         ("* " * 300, "longer than 400"),
         ("H(5-1) * * * *", "minute: H(5-1) runs backwards"),
         ("H(0-99) * * * *", "minute: 99 is not within 0–59"),

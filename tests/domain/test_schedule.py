@@ -78,7 +78,7 @@ def test_the_zone_of_the_job_holds_where_the_schedule_names_none() -> None:
         ("* * *", "schedule", "has 3 fields"),
         ("a b c d e", "schedule", "minute: 'A' is not a number"),
         ("", "schedule", "is empty"),
-        ("@never", "schedule", "@never is not known"),
+        ("@never", "schedule", "'@never' is not known"),
         ("*/0 * * * *", "schedule", "the step 0"),
         ("5-1 * * * *", "schedule", "runs backwards"),
         ("*/99999999999999999999 * * * *", "schedule", "is not within 1–60"),

@@ -123,7 +123,7 @@ def test_once_and_twice_differ_only_by_the_times_that_come_twice(
     changes = changes_of(schedule.timezone)
     after = changes[number % len(changes)] + distance * SECOND
     found = {
-        fold: slots_between(attrs.evolve(schedule, dst_fold=fold), after, after + 2 * HOUR, 10**4)  # type: ignore[arg-type]
+        fold: slots_between(attrs.evolve(schedule, dst_fold=fold), after, after + 2 * HOUR, 10**4)
         for fold in ("first", "second", "both")
     }
     assert set(found["both"]) == set(found["first"]) | set(found["second"])

@@ -170,6 +170,8 @@ async def test_a_lost_guardian_is_replaced_and_knows_all_groups(number: signal.S
                 # Nobody reads: the pipe fills until the next line does not fit.
                 for _ in range(20_000):
                     guardian.forget(999_999)
+                # It wakes up again: it must not take the end of its pipe for the end of the node.
+                os.kill(old, signal.SIGCONT)
             await wait_until(lambda: guardian.pid not in (None, old))
             assert len(living(group)) == 3
             assert state_of(old) is None

@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: Wide enough that a program which reads a table through a pipe gets whole cells.
 _PIPE_WIDTH: Final = 100_000
-_STYLES: Final = {
+_STYLES: Final[Mapping[str, str]] = {
     RunStatus.COMPLETED: "green",
     RunStatus.RUNNING: "cyan",
     RunStatus.RETRYING: "yellow",
@@ -54,7 +54,7 @@ def print_list(output: Output, items: Sequence[Item], columns: Sequence[Column],
         for item in items:
             click.echo(item[key])
     else:
-        _print_table([title for title, _ in columns], [[cell(item) for _, cell in columns] for item in items])
+        print_rows([title for title, _ in columns], [[cell(item) for _, cell in columns] for item in items])
 
 
 def print_object(output: Output, item: Item, columns: Sequence[Column], *, key: str = "id") -> None:
@@ -65,7 +65,7 @@ def print_object(output: Output, item: Item, columns: Sequence[Column], *, key: 
         click.echo(item[key])
     else:
         fields = [(title, cell(item)) for title, cell in columns]
-        _print_table(None, [[title, value] for title, value in fields if value not in (None, "", [], {})])
+        print_rows(None, [[title, value] for title, value in fields if value not in (None, "", [], {})])
 
 
 def print_json(data: object) -> None:
@@ -100,7 +100,8 @@ def schedule_text(job: Item) -> str | None:
     return rule if zone == "UTC" else f"{rule} {zone}"
 
 
-def _print_table(titles: Sequence[str] | None, rows: Iterable[Sequence[object]]) -> None:
+def print_rows(titles: Sequence[str] | None, rows: Iterable[Sequence[object]]) -> None:
+    """A table as wide as its content; without titles, two columns of names and values."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_PIPE_WIDTH)
@@ -114,7 +115,7 @@ def _print_table(titles: Sequence[str] | None, rows: Iterable[Sequence[object]])
 
 def _cell(value: object) -> Text:
     text = _plain(value)
-    return Text(text, style=_STYLES.get(text, "") if text in _STYLES else "")  # type: ignore[call-overload]
+    return Text(text, style=_STYLES.get(text, ""))
 
 
 def _plain(value: object) -> str:

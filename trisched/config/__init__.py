@@ -1,6 +1,6 @@
 """The configuration of a node: its settings, and the jobs of its file."""
 
-from trisched.config.job_file import JobTable, read_jobs
+from trisched.config.job_file import JobTable, locate, read_jobs
 from trisched.config.settings import Settings, load
 
-__all__ = ["JobTable", "Settings", "load", "read_jobs"]
+__all__ = ["JobTable", "Settings", "load", "locate", "read_jobs"]

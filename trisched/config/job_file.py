@@ -12,7 +12,7 @@ from trisched.config.toml_file import TomlFile, read_toml, refuse
 from trisched.domain.graph import find_cycle
 from trisched.domain.job import JobSpec
 from trisched.domain.job_fields import parse_job
-from trisched.errors import Cycle, FieldError, Invalid
+from trisched.errors import Cycle, FieldError, Invalid, Misconfigured
 
 
 @attrs.frozen(kw_only=True)
@@ -53,7 +53,25 @@ def _check(name: str, fields: object, now: int) -> JobSpec:
         raise Invalid.at("", f"must be a table: write [jobs.NAME] above the fields of a job, not {name} = …")
     if "name" in fields:
         raise Invalid.at("name", "the name of the table is the name of the job; remove this line")
-    return parse_job({"name": name, **fields}, now=now)
+    fields = {"name": name, **fields}
+    spec = parse_job(fields, now=now, stored=True)
+    schedule = spec.schedule
+    # One that ends may be over by now, which only the store can tell from a mistake.
+    if schedule is not None and schedule.kind != "once" and schedule.end_us is None:
+        parse_job(fields, now=now)
+    return spec
+
+
+def locate(path: Path, error: Invalid) -> Misconfigured:
+    """What the store refused in the jobs of ``path`` (``jobs.backup.function``), with the lines of the file."""
+    file = read_toml(path)
+    lines = []
+    for each in error.errors:
+        names = [name for name in file.tables.get("jobs", {}) if f"{each.path}.".startswith(f"jobs.{name}.")]
+        name = max(names, key=len, default=None)
+        field = each.path.removeprefix(f"jobs.{name}").removeprefix(".")
+        lines.append(each if name is None else _located(file, name, FieldError(field, each.message)))
+    return Misconfigured("\n".join(map(str, lines)))
 
 
 def _located(file: TomlFile, job: str, error: FieldError) -> FieldError:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
-from trisched.config.fields import FIELDS, LEASE_FIELDS, WORKER_FIELDS, Field, unknown_field
+from trisched.config.fields import FIELDS, LEASE_FIELDS, WORKER_FIELDS, unknown_field
 from trisched.config.toml_file import TomlFile, read_toml, refuse
 from trisched.domain.node import LeaseTimes
 from trisched.errors import FieldError, Invalid
 
 VARIABLE_PREFIX: Final = "TRISCHED_"
-SQLITE_URL: Final = "sqlite:///"
-POSTGRES_URLS: Final = ("postgresql://", "postgres://")
 
 
 @attrs.frozen(kw_only=True)
@@ -43,18 +42,9 @@ class Settings:
     lease_times: LeaseTimes = LeaseTimes()
 
     @property
-    def sqlite_path(self) -> Path | None:
-        """The database file, or None where the database is Postgres."""
-        if self.database is None:
-            return self.data_dir / "trisched.db"
-        if self.database.startswith(POSTGRES_URLS):
-            return None
-        return Path(self.database.removeprefix(SQLITE_URL)).expanduser()
-
-    @property
-    def node_file(self) -> Path:
-        """Where a running node tells the command line its address."""
-        return self.data_dir / "node.json"
+    def database_url(self) -> str:
+        """The address of the database, the default one included."""
+        return self.database or str(self.data_dir / "trisched.db")
 
 
 @attrs.frozen
@@ -70,9 +60,9 @@ def load(
     environ: Mapping[str, str],
     file: Path | None,
     *,
-    defaults: Settings | None = None,
+    code: Mapping[str, object] | None = None,
 ) -> Settings:
-    """The settings by ``flags`` over ``environ`` over ``file`` over ``defaults``.
+    """The settings by ``flags`` over ``code`` (what a program gave its App) over ``environ`` over ``file``.
 
     Misconfigured lists all that is wrong, each with the flag, the variable or the line that said it.
     """
@@ -80,7 +70,10 @@ def load(
     errors: list[FieldError] = []
     if file is not None:
         errors += _read_file(read_toml(file), given)
-    given |= _read_environment(environ) | _read_flags(flags)
+    given |= _read_environment(environ)
+    given |= _read_values(code or {}, "App({}=…)".format)
+    given |= _read_values(flags, lambda name: "--" + name.replace("_", "-"))
+    errors += [FieldError(given[name].place, "is not a setting") for name in given.keys() - FIELDS.keys()]
     parsed: dict[str, Any] = {}
     for name, field in FIELDS.items():
         if name not in given:
@@ -90,7 +83,7 @@ def load(
         except Invalid as error:
             errors += error.errors
     refuse(errors)
-    return _build(defaults or Settings(), parsed, given)
+    return _build(parsed, given)
 
 
 def _read_file(file: TomlFile, given: dict[str, _Given]) -> Iterator[FieldError]:
@@ -115,25 +108,23 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
     }
 
 
-def _read_flags(flags: Mapping[str, object]) -> dict[str, _Given]:
-    return {
-        name: _Given(_flag_value(FIELDS[name], value), "--" + name.replace("_", "-"))
-        for name, value in flags.items()
-        if value is not None
-    }
+def _read_values(values: Mapping[str, object], place: Callable[[str], str]) -> dict[str, _Given]:
+    """Flags and arguments, which may be texts or values of their type."""
+    given = {}
+    for name, value in values.items():
+        if value is None:
+            continue
+        plain = str(value) if isinstance(value, os.PathLike) else value
+        field = FIELDS.get(name)
+        given[name] = _Given(field.read(plain) if field and isinstance(plain, str) else plain, place(name))
+    return given
 
 
-def _flag_value(field: Field, value: object) -> object:
-    return field.read(value) if isinstance(value, str) else value
-
-
-def _build(defaults: Settings, parsed: dict[str, Any], given: Mapping[str, _Given]) -> Settings:
-    lease = attrs.evolve(
-        defaults.lease_times, **{inner: parsed.pop(name) for name, inner in LEASE_FIELDS.items() if name in parsed}
-    )
+def _build(parsed: dict[str, Any], given: Mapping[str, _Given]) -> Settings:
+    lease = LeaseTimes(**{inner: parsed.pop(name) for name, inner in LEASE_FIELDS.items() if name in parsed})
     refuse([*_lease_errors(lease, given)])
     kept = {name: value for name, value in parsed.items() if name in attrs.fields_dict(Settings)}
-    return attrs.evolve(defaults, **kept, lease_times=lease)
+    return Settings(**kept, lease_times=lease)
 
 
 def _lease_errors(lease: LeaseTimes, given: Mapping[str, _Given]) -> Iterator[FieldError]:

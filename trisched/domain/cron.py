@@ -104,7 +104,7 @@ def _tokens(expression: str) -> list[str]:
     if text.startswith("@"):
         alias = ALIASES.get(text.lower())
         if alias is None:
-            raise Invalid.at("", f"{text} is not known; there are {', '.join(ALIASES)}")
+            raise Invalid.at("", f"{text!r} is not known; there are {', '.join(ALIASES)}")
         text = alias
     tokens = text.upper().split()
     if len(tokens) not in (5, 6):

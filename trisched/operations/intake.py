@@ -30,6 +30,7 @@ from trisched.operations.submission import (
 from trisched.storage.database import Tx
 from trisched.storage.tables import job as job_table
 from trisched.storage.tables import run as run_table
+from trisched.storage.tables import run_lookup
 from trisched.storage.tables.run import NewRun
 
 #: More than this many broken rules of one batch help nobody.
@@ -199,14 +200,14 @@ class Intake:
         first: dict[str, NewRun] = {}
         for each in wanted:
             first.setdefault(_key_of(each.run), each.run)
-        taken = run_table.with_keys(self._tx, job_id, list(first))
+        taken = run_lookup.with_keys(self._tx, job_id, list(first))
         for keyed in [keyed for keyed in taken.values() if self._now - keyed.created_at > KEY_LIFETIME_US]:
-            run_table.drop_key(self._tx, keyed)
+            run_lookup.drop_key(self._tx, keyed)
             del taken[keyed.key]
         missing = [first[key] for key in sorted(first) if key not in taken]
         fresh = run_table.add_missing(self._tx, missing) if missing else set()
         if len(fresh) < len(missing):
-            taken |= run_table.with_keys(self._tx, job_id, [_key_of(run) for run in missing if run.id not in fresh])
+            taken |= run_lookup.with_keys(self._tx, job_id, [_key_of(run) for run in missing if run.id not in fresh])
         for each in wanted:
             answers[each.index] = _answer(each.run, first, taken)
 
@@ -216,7 +217,7 @@ def _key_of(run: NewRun) -> str:
     return run.key
 
 
-def _answer(run: NewRun, first: Mapping[str, NewRun], taken: Mapping[str, run_table.Keyed]) -> Submitted:
+def _answer(run: NewRun, first: Mapping[str, NewRun], taken: Mapping[str, run_lookup.Keyed]) -> Submitted:
     """The run that the key of ``run`` stands for: an earlier one, the first of the batch, or itself."""
     key = _key_of(run)
     earlier = taken.get(key)

@@ -7,16 +7,33 @@ from collections.abc import Sequence
 from trisched.domain.lifecycle import MOVES, Move
 from trisched.domain.run import Run, RunStatus
 from trisched.domain.text import parse_text
-from trisched.errors import Conflict, NotFound
+from trisched.errors import Conflict
 from trisched.operations.intake import Intake
-from trisched.operations.scope import Scope, is_storable, required_job
+from trisched.operations.run_views import RunDetail, RunFilter, RunPage, get, list_runs, output, required_run
+from trisched.operations.scope import Scope, required_job
 from trisched.operations.submission import Submission, Submitted
 from trisched.storage.database import Tx
 from trisched.storage.tables import job as job_table
 from trisched.storage.tables import run as run_table
+from trisched.storage.tables import run_lookup
 from trisched.storage.tables.run import NewRun
 
-__all__ = ["Submission", "Submitted", "cancel", "resolve", "retry", "submit", "submit_many", "trigger"]
+__all__ = [
+    "RunDetail",
+    "RunFilter",
+    "RunPage",
+    "Submission",
+    "Submitted",
+    "cancel",
+    "get",
+    "list_runs",
+    "output",
+    "resolve",
+    "retry",
+    "submit",
+    "submit_many",
+    "trigger",
+]
 
 
 async def submit(scope: Scope, submission: Submission) -> Submitted:
@@ -59,7 +76,7 @@ async def trigger(
         intake = Intake(scope, tx, origin="trigger", lock=job_table.ALONE)
         if key is None:
             model = intake.model(wish)
-            like = run_table.active_like(tx, model.run.job_id, intake.parameters(model, parameters))
+            like = run_lookup.active_like(tx, model.run.job_id, intake.parameters(model, parameters))
             if like is not None:
                 return Submitted(*like, created=False)
         [submitted] = intake.take([wish], lambda _: "")
@@ -132,11 +149,3 @@ async def resolve(scope: Scope, run_id: str, reason: object = None) -> RunStatus
         return MOVES[Move.RESOLVE][1]
 
     return await scope.database.write(work)
-
-
-def required_run(tx: Tx, run_id: str) -> Run:
-    """The run of that id; NotFound if there is none."""
-    run = run_table.get(tx, run_id) if is_storable(run_id) else None
-    if run is None:
-        raise NotFound("run", run_id)
-    return run

@@ -12,11 +12,12 @@ import trio
 from trisched.clock import Ids
 from trisched.errors import StoreError
 from trisched.scheduler import tick
-from trisched.scheduler.tick import BATCH, PROMOTE_BATCH, Deposed, Due, UnknownRevision
+from trisched.scheduler.tick import BATCH, PROMOTE_BATCH, Due, UnknownRevision
 from trisched.storage.database import Database, Tx
 from trisched.storage.job_cache import JobCache
 from trisched.storage.tables import job as job_table
 from trisched.storage.tables import run as run_table
+from trisched.storage.tables.leader import Deposed
 from trisched.storage.wakeup import DUE, EVERYTHING, JOBS
 
 log = logging.getLogger(__name__)
@@ -56,19 +57,11 @@ class Scheduler:
         await self._cache.refresh()
         while due := await self._database.read(partial(tick.due_jobs, most=BATCH)):
             await self._dispatch(due)
-        while await self._database.write(self._promote) >= PROMOTE_BATCH:
-            pass
-        waiting = await self._database.write(self._free_waiting)
+        promoted, waiting = PROMOTE_BATCH, 0
+        while promoted >= PROMOTE_BATCH:
+            promoted, waiting = await self._database.write(partial(tick.promote, epoch=self._epoch))
         pause = await self._database.read(_seconds_until_due)
         return min(pause, _WAITING) if waiting else pause
-
-    def _promote(self, tx: Tx) -> int:
-        # Not guarded by the epoch: two leaders that promote the same run do it once, by its status.
-        return run_table.promote(tx, PROMOTE_BATCH)
-
-    def _free_waiting(self, tx: Tx) -> int:
-        tick.leader_table.guard(tx, self._epoch)
-        return run_table.free_waiting(tx)
 
     async def _dispatch(self, due: Sequence[Due]) -> None:
         """All of them in one transaction; if that fails, one by one, so that a bad one harms only itself."""

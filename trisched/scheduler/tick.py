@@ -18,7 +18,6 @@ from trisched.storage.job_cache import JobCache
 from trisched.storage.tables import job as job_table
 from trisched.storage.tables import leader as leader_table
 from trisched.storage.tables import run as run_table
-from trisched.storage.tables.leader import Deposed
 from trisched.storage.tables.run import NewRun
 
 log = logging.getLogger(__name__)
@@ -77,6 +76,15 @@ def dispatch(tx: Tx, epoch: int, due: Sequence[Due], cache: JobCache, ids: Ids) 
     fresh = run_table.add_missing(tx, runs) if runs else set()
     tx.many(job_table.SQL.advance, steps)
     return len(fresh)
+
+
+def promote(tx: Tx, epoch: int) -> tuple[int, int]:
+    """Queues runs whose time has come, and those whose earlier runs are over.
+
+    Answers how many were due (there may be more), and how many jobs still have runs that wait for others.
+    """
+    leader_table.guard(tx, epoch)
+    return run_table.promote(tx, PROMOTE_BATCH), run_table.free_waiting(tx)
 
 
 def _current(due: Due, cache: JobCache) -> Job:
@@ -173,6 +181,3 @@ def record_failure(tx: Tx, epoch: int, due: Due, cache: JobCache, ids: Ids, erro
 
 def _slot_after(job: Job | None, now: int) -> int | None:
     return None if job is None or job.spec.schedule is None else next_slot(job.spec.schedule, now)
-
-
-__all__ = ["BATCH", "Deposed", "Due", "UnknownRevision", "dispatch", "due_jobs", "record_failure"]

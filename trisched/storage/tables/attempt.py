@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from trisched.domain.run import Attempt, Outcome
-from trisched.storage.database import Duplicate, Tx
+from trisched.storage.database import Duplicate, Row, Tx
 from trisched.storage.statements import load
 
 SQL: Final = load("attempt")
@@ -16,6 +16,7 @@ COLUMNS: Final = tuple(field.name for field in attrs.fields(Attempt))
 _COLUMN_LIST: Final = ", ".join(COLUMNS)
 _ADD: Final = SQL.add.filled(columns=_COLUMN_LIST)
 _OF_RUN: Final = SQL.of_run.filled(columns=_COLUMN_LIST)
+_OF_RUNS: Final = SQL.of_runs.filled(columns=_COLUMN_LIST)
 
 
 def _row(attempt: Attempt) -> tuple[object, ...]:
@@ -44,12 +45,18 @@ def was_effective(tx: Tx, run_id: str, token: int, claim_id: str) -> bool:
 
 def of_run(tx: Tx, run_id: str) -> list[Attempt]:
     """The attempts of a run that ended, the earliest first."""
-    attempts = []
-    for row in tx.rows(_OF_RUN, run_id=run_id):
-        values = dict(zip(COLUMNS, row, strict=True))
-        values["outcome"], values["effective"] = Outcome(values["outcome"]), bool(values["effective"])
-        attempts.append(Attempt(**values))
-    return attempts
+    return [_from_row(row) for row in tx.rows(_OF_RUN, run_id=run_id)]
+
+
+def of_runs(tx: Tx, run_ids: list[str]) -> list[Attempt]:
+    """The attempts of these runs that ended, the latest first."""
+    return [_from_row(row) for row in tx.rows(_OF_RUNS, ids=run_ids)]
+
+
+def _from_row(row: Row) -> Attempt:
+    values = dict(zip(COLUMNS, row, strict=True))
+    values["outcome"], values["effective"] = Outcome(values["outcome"]), bool(values["effective"])
+    return Attempt(**values)
 
 
 @attrs.frozen

@@ -9,6 +9,9 @@ ON CONFLICT DO NOTHING
 -- outcome_of --
 SELECT effective FROM attempt WHERE run_id = :run_id AND token = :token AND claim_id = :claim_id
 
+-- of_runs --
+SELECT {columns} FROM attempt WHERE run_id {in:ids} ORDER BY started_at DESC
+
 -- last_results --
 SELECT run_id, result FROM attempt WHERE run_id {in:ids} AND effective = 1 AND outcome = 'completed'
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import attrs
 import msgspec
 
 from trisched.domain.job import Job, JobSpec
@@ -163,6 +164,17 @@ def of_names(tx: Tx, names: list[str]) -> dict[str, Job]:
     return {job.spec.name: job for job in jobs}
 
 
+def find_id(tx: Tx, id_or_name: str) -> str | None:
+    """The id of the job with that id or name, also of one that was removed if the id is given."""
+    row = tx.one(SQL.find_id, ref=id_or_name)
+    return None if row is None else row[0]
+
+
+def names_of_ids(tx: Tx, ids: list[str]) -> dict[str, str]:
+    """Id → name, also of jobs that were removed; definitions are not read."""
+    return dict(tx.rows(SQL.names_of_ids, ids=ids))
+
+
 def known_names(tx: Tx, names: list[str]) -> set[str]:
     """Those of ``names`` that are names of jobs."""
     return {row[0] for row in tx.rows(SQL.known_names, names=names)}
@@ -211,15 +223,51 @@ def is_removed(row: Row) -> bool:
     return row[-1] is not None
 
 
+@attrs.frozen(kw_only=True)
+class Page:
+    """Some of the jobs that were asked for, and how many there are in all."""
+
+    jobs: list[Job]
+    #: Jobs of the page whose stored definition this version cannot read: id → reason.
+    broken: dict[str, str]
+    total: int
+
+
 def list_jobs(
     tx: Tx, conditions: Sequence[str], parameters: Mapping[str, Any], *, sort: str, most: int, skip: int
-) -> tuple[list[Job], int]:
-    """One page of the jobs that meet all ``conditions`` (SQL of ours), and how many there are."""
+) -> Page:
+    """One page of the jobs that meet all ``conditions`` (SQL of ours)."""
     where = " AND ".join(conditions) or "1 = 1"
     page = _with_columns(SQL.list).filled(where=where, order=SORTS[sort])
     total = tx.one(SQL.count.filled(where=where), **parameters)
-    jobs, _ = readable(tx.rows(page, **parameters, most=most, skip=skip))
-    return jobs, 0 if total is None else int(total[0])
+    jobs, broken = readable(tx.rows(page, **parameters, most=most, skip=skip))
+    return Page(jobs=jobs, broken=broken, total=0 if total is None else int(total[0]))
+
+
+@attrs.frozen(kw_only=True)
+class Counts:
+    """How many jobs there are, and how they are."""
+
+    total: int
+    disabled: int
+    alarmed: int
+    #: Jobs with at least one run that a worker holds.
+    running: int
+    #: Jobs by the status of their newest run.
+    by_last: dict[str, int]
+
+
+def counts(tx: Tx) -> Counts:
+    """The figures over all jobs."""
+    total, disabled, alarmed = tx.rows(SQL.totals)[0]
+    [[running]] = tx.rows(SQL.count_running)
+    by_last = dict(tx.rows(SQL.count_by_last))
+    return Counts(total=total, disabled=disabled, alarmed=alarmed, running=running, by_last=by_last)
+
+
+def alarms(tx: Tx, most: int) -> list[tuple[str, str, str]]:
+    """Id, name and text of jobs that something keeps from running."""
+    return [(row[0], row[1], row[2]) for row in tx.rows(SQL.alarms, most=most)]
 
 
 def lock_graph(tx: Tx) -> None:

@@ -89,6 +89,15 @@ INSERT INTO queue (name) VALUES (:name) ON CONFLICT DO NOTHING
 -- queues --
 SELECT name, paused_at FROM queue ORDER BY name
 
+-- find_id --
+-- The id that a name or id means: a living job's first, else that of one that was removed.
+SELECT id FROM job WHERE id = :ref OR (name = :ref AND deleted_at IS NULL)
+ORDER BY CASE WHEN id = :ref THEN 0 ELSE 1 END LIMIT 1
+
+-- names_of_ids --
+-- Also of jobs that were removed.
+SELECT id, name FROM job WHERE id {in:ids}
+
 -- known_names --
 SELECT name FROM job WHERE name {in:names} AND deleted_at IS NULL
 
@@ -104,3 +113,19 @@ ORDER BY name
 -- dependents --
 SELECT job.name FROM dependency JOIN job ON job.id = dependency.job_id
 WHERE dependency.needs = :name AND job.deleted_at IS NULL ORDER BY job.name
+
+-- totals --
+SELECT count(*), count(disabled_at), count(alarm) FROM job WHERE deleted_at IS NULL
+
+-- count_by_last --
+-- Jobs by the status of their newest run.
+SELECT last_status, count(*) FROM (
+    SELECT (SELECT run.status FROM run WHERE run.job_id = job.id ORDER BY run.id DESC LIMIT 1) AS last_status
+    FROM job WHERE deleted_at IS NULL) AS jobs
+WHERE last_status IS NOT NULL GROUP BY last_status
+
+-- count_running --
+SELECT count(DISTINCT job_id) FROM run WHERE claim_id IS NOT NULL
+
+-- alarms --
+SELECT id, name, alarm FROM job WHERE alarm IS NOT NULL AND deleted_at IS NULL ORDER BY name LIMIT :most

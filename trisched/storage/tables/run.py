@@ -105,34 +105,6 @@ def add_alike(tx: Tx, groups: Iterable[tuple[NewRun, Sequence[str], Sequence[str
     _announce(tx, models, stamp)
 
 
-@attrs.frozen
-class Keyed:
-    """The run that a key stands for."""
-
-    key: str
-    id: str
-    status: RunStatus
-    parameters: str
-    created_at: int
-
-
-def with_keys(tx: Tx, job_id: str, keys: list[str]) -> dict[str, Keyed]:
-    """The runs of the job that have one of these keys, by key."""
-    rows = tx.rows(SQL.with_keys, job_id=job_id, keys=keys)
-    return {row[0]: Keyed(row[0], row[1], RunStatus(row[2]), row[3], row[4]) for row in rows}
-
-
-def drop_key(tx: Tx, keyed: Keyed) -> None:
-    """Frees a key whose lifetime is over."""
-    tx.count(SQL.drop_key, id=keyed.id, key=keyed.key)
-
-
-def active_like(tx: Tx, job_id: str, parameters: str) -> tuple[str, RunStatus] | None:
-    """The run of the job with these very parameters that waits or runs, if there is one."""
-    row = tx.one(SQL.active_like, job_id=job_id, parameters=parameters)
-    return None if row is None else (row[0], RunStatus(row[1]))
-
-
 def add_missing(tx: Tx, runs: Sequence[NewRun]) -> set[str]:
     """Stores the runs whose slot or key is not taken; answers the ids of those that were."""
     stamp = now(tx)
@@ -301,16 +273,3 @@ def from_row(row: Row) -> Run:
     """A run from the columns of ``COLUMNS``."""
     values = dict(zip(COLUMNS, row, strict=True))
     return Run(**{**values, "status": RunStatus(values["status"])})
-
-
-def list_runs(tx: Tx, conditions: Sequence[str], parameters: dict[str, Any], most: int) -> list[Run]:
-    """Runs that meet all ``conditions`` (SQL of ours), the newest first."""
-    where = " AND ".join(conditions) or "1 = 1"
-    statement = SQL.list.filled(columns=_COLUMN_LIST, where=where)
-    return [from_row(row) for row in tx.rows(statement, **parameters, most=most)]
-
-
-def last_of_jobs(tx: Tx, job_ids: list[str]) -> dict[str, Run]:
-    """The newest run of each job that has one."""
-    rows = tx.rows(SQL.last_of_jobs.filled(columns=_COLUMN_LIST), jobs=job_ids)
-    return {run.job_id: run for run in map(from_row, rows)}

@@ -163,12 +163,11 @@ SELECT status, count(*) FROM run WHERE finished_at IS NULL GROUP BY status
 -- count_dead --
 SELECT count(*) FROM run WHERE status = 'dead'
 
--- ended_since --
-SELECT outcome, count(*) FROM attempt WHERE ended_at >= :since GROUP BY outcome
-
 -- last_of_jobs --
--- The newest run of each of these jobs.
-SELECT {columns} FROM run WHERE id IN (SELECT max(id) FROM run WHERE job_id {in:jobs} GROUP BY job_id)
+-- The newest run of each of these jobs: one look at the end of the index for each, however many runs it has.
+SELECT {columns} FROM run WHERE id IN (
+    SELECT (SELECT last.id FROM run AS last WHERE last.job_id = job.id ORDER BY last.id DESC LIMIT 1)
+    FROM job WHERE job.id {in:jobs})
 
 -- queue_heads --
 -- Queues that have something to hand out, the most urgent first.
@@ -176,3 +175,13 @@ SELECT queue.name, (SELECT min(run.rank) FROM run WHERE run.queue = queue.name A
 FROM queue WHERE queue.paused_at IS NULL
   AND EXISTS (SELECT 1 FROM run WHERE run.queue = queue.name AND run.status = 'queued')
 ORDER BY head
+
+-- finished_since --
+-- Ids are in the order of time: only the end of the table is read.
+SELECT status, count(*) FROM run WHERE id >= :oldest AND finished_at >= :since GROUP BY status
+
+-- recent_of_job --
+SELECT status, started_at, finished_at FROM run WHERE job_id = :job_id ORDER BY id DESC LIMIT :most
+
+-- unfinished --
+SELECT queue, status, count(*) FROM run WHERE finished_at IS NULL GROUP BY queue, status

@@ -1,0 +1,76 @@
+"""Looking for runs: by key, by likeness, page by page, and the figures made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from trisched.domain.run import Run, RunStatus
+from trisched.storage.database import Tx
+from trisched.storage.tables.run import COLUMNS, SQL, from_row
+
+_COLUMN_LIST: Final = ", ".join(COLUMNS)
+_LAST_OF_JOBS: Final = SQL.last_of_jobs.filled(columns=_COLUMN_LIST)
+
+
+@attrs.frozen
+class Keyed:
+    """The run that a key stands for."""
+
+    key: str
+    id: str
+    status: RunStatus
+    parameters: str
+    created_at: int
+
+
+def with_keys(tx: Tx, job_id: str, keys: list[str]) -> dict[str, Keyed]:
+    """The runs of the job that have one of these keys, by key."""
+    rows = tx.rows(SQL.with_keys, job_id=job_id, keys=keys)
+    return {row[0]: Keyed(row[0], row[1], RunStatus(row[2]), row[3], row[4]) for row in rows}
+
+
+def drop_key(tx: Tx, keyed: Keyed) -> None:
+    """Frees a key whose lifetime is over."""
+    tx.count(SQL.drop_key, id=keyed.id, key=keyed.key)
+
+
+def active_like(tx: Tx, job_id: str, parameters: str) -> tuple[str, RunStatus] | None:
+    """The run of the job with these very parameters that waits or runs, if there is one."""
+    row = tx.one(SQL.active_like, job_id=job_id, parameters=parameters)
+    return None if row is None else (row[0], RunStatus(row[1]))
+
+
+def list_runs(tx: Tx, conditions: Sequence[str], parameters: Mapping[str, Any], most: int) -> list[Run]:
+    """Runs that meet all ``conditions`` (SQL of ours), the newest first."""
+    where = " AND ".join(conditions) or "1 = 1"
+    statement = SQL.list.filled(columns=_COLUMN_LIST, where=where)
+    return [from_row(row) for row in tx.rows(statement, **parameters, most=most)]
+
+
+def last_of_jobs(tx: Tx, job_ids: list[str]) -> dict[str, Run]:
+    """The newest run of each job that has one."""
+    rows = tx.rows(_LAST_OF_JOBS, jobs=job_ids)
+    return {run.job_id: run for run in map(from_row, rows)}
+
+
+def recent_of_job(tx: Tx, job_id: str, most: int) -> list[tuple[RunStatus, int | None, int | None]]:
+    """Status, start and end of the newest runs of a job."""
+    return [(RunStatus(row[0]), row[1], row[2]) for row in tx.rows(SQL.recent_of_job, job_id=job_id, most=most)]
+
+
+def finished_since(tx: Tx, since: int, oldest_id: str) -> dict[RunStatus, int]:
+    """How many runs of ``oldest_id`` or later were over after ``since``, by status."""
+    return {RunStatus(row[0]): row[1] for row in tx.rows(SQL.finished_since, since=since, oldest=oldest_id)}
+
+
+def unfinished(tx: Tx) -> dict[tuple[str, RunStatus], int]:
+    """How many runs are not over, by queue and status."""
+    return {(row[0], RunStatus(row[1])): row[2] for row in tx.rows(SQL.unfinished)}
+
+
+def claimed_counts(tx: Tx) -> dict[str, int]:
+    """How many runs each incarnation of a node holds."""
+    return dict(tx.rows(SQL.count_claimed))

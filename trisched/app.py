@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -20,6 +21,7 @@ from trisched.domain.job_fields import FIELD_NAMES
 from trisched.errors import TrischedError
 from trisched.handle import Desk, JobHandle, RunHandle
 from trisched.node import Node, Started, own, write_card
+from trisched.operations import job_views
 from trisched.operations import jobs as job_operations
 from trisched.operations.scope import Scope
 from trisched.storage.connect import connect
@@ -44,7 +46,7 @@ class App:
         self._node: Node | None = None
         self._thread: NodeThread | None = None
         #: Submit, trigger and wait from code without Trio.
-        self.sync = Sync(self._portal)
+        self.sync = Sync(self, self._open_thread)
 
     def configure(self, settings: Settings) -> None:
         """Takes the settings of the command line instead of working out its own."""
@@ -61,7 +63,7 @@ class App:
         """Declares a function as a job: ``@app.job(schedule="0 9 * * *", retries=5)``; see the job fields."""
 
         def declare(function: Callable[P, R]) -> JobHandle[P, R]:
-            job_name = name or getattr(function, "__name__", repr(function))
+            job_name = name if name is not None else str(getattr(function, "__name__", function))
             task = self.tasks.register(_task_name(function), function, fields.get("mode"))
             self._declare({"name": job_name, "type": "python", "function": task.name, **fields, "mode": task.mode})
             return JobHandle(job_name, function, self._desk)
@@ -102,6 +104,11 @@ class App:
     async def find_run(self, run_id: str) -> RunHandle:
         """The handle of a run that was made earlier."""
         return await self._desk.find_run(run_id)
+
+    async def next_run(self, job: str) -> datetime | None:
+        """When the schedule of ``job`` is due next; None if it has nothing to come."""
+        slot = (await job_views.get(self._open_scope(), job)).job.next_slot_at
+        return None if slot is None else datetime.fromtimestamp(slot / 1_000_000, UTC)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -202,12 +209,12 @@ class App:
             if ownership is not None:
                 ownership.give_up()
 
-    def _portal(self) -> tuple[trio.lowlevel.TrioToken, App]:
+    def _open_thread(self) -> NodeThread:
         """Where ``sync`` sends its calls: the thread of the node, or one that only holds the database open."""
         if self._thread is None or not self._thread.alive:
             self._thread = NodeThread(self.open)
             self._thread.start()
-        return self._thread.token, self
+        return self._thread
 
 
 async def _shielded(node: Node, *, task_status: trio.TaskStatus[Started]) -> None:

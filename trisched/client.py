@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -105,9 +105,7 @@ class Client:
         """A run of a stored job, now: ``{"run_id", "status", "created"}``."""
         return await self._object("POST", f"/api/jobs/{_segment(job)}/trigger", json=_given(options))
 
-    async def submit(
-        self, job: str, parameters: Mapping[str, object] | None = None, **options: object
-    ) -> JsonObject:
+    async def submit(self, job: str, parameters: Mapping[str, object] | None = None, **options: object) -> JsonObject:
         """A run with parameters of its own: ``{"run_id", "status", "created"}``."""
         request = {"job": job, "parameters": dict(parameters or {}), **_given(options)}
         return await self._object("POST", "/api/runs", json=request)
@@ -125,9 +123,7 @@ class Client:
         """One run with its attempts."""
         return await self._object("GET", f"/api/runs/{_segment(run_id)}")
 
-    async def output(
-        self, run_id: str, *, attempt: int | None = None, after: int | None = None
-    ) -> JsonObject:
+    async def output(self, run_id: str, *, attempt: int | None = None, after: int | None = None) -> JsonObject:
         """Lines of output with number, time and stream; ``after`` leaves out the lines up to that number."""
         filters = {"attempt": attempt, "after": after}
         return await self._object("GET", f"/api/runs/{_segment(run_id)}/output", params=filters)
@@ -159,15 +155,22 @@ class Client:
         filters = {"cron": cron, "tz": tz, "from": after, "count": count}
         return await self._object("GET", "/api/schedules/preview", params=filters)
 
-    async def wait(self, run_id: str, timeout: float | str | None = None) -> JsonObject:
+    async def wait(
+        self,
+        run_id: str,
+        timeout: float | str | None = None,
+        *,
+        watch: Callable[[JsonObject], None] = lambda _: None,
+    ) -> JsonObject:
         """The run once it completed. RunFailed if it ended otherwise, WaitTimeout if it goes on for too long.
 
-        A held run counts as ended: it does not move before a person decides.
+        A held run counts as ended: it does not move before a person decides. ``watch`` gets the run at each look.
         """
         limit = float("inf") if timeout is None else parse_duration(timeout, "timeout")
         pause, deadline = _FIRST_PAUSE, trio.current_time() + limit
         while True:
             run = await self.run(run_id)
+            watch(run)
             status = run["status"]
             if status == RunStatus.COMPLETED:
                 return run
@@ -182,9 +185,7 @@ class Client:
     async def _object(self, method: str, path: str, **request: Any) -> JsonObject:
         answer = await self._ask(method, path, **request)
         if not isinstance(answer, dict):
-            raise TrischedError(
-                f"{self.url}{path} did not answer with a JSON object: is that a trisched node?"
-            )
+            raise TrischedError(f"{self.url}{path} did not answer with a JSON object: is that a trisched node?")
         return answer
 
     async def _objects(self, path: str) -> list[JsonObject]:
@@ -209,9 +210,7 @@ class Client:
         try:
             return response.json()
         except ValueError:
-            raise TrischedError(
-                f"{self.url}{path} did not answer with JSON: is that a trisched node?"
-            ) from None
+            raise TrischedError(f"{self.url}{path} did not answer with JSON: is that a trisched node?") from None
 
 
 def failure_of(run: Mapping[str, Any]) -> str | None:

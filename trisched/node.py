@@ -13,17 +13,17 @@ import logging
 import os
 import platform
 import random
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import attrs
 import trio
 
-from trisched.clock import Clock, Ids, SystemClock
+from trisched.clock import Clock, SystemClock
 from trisched.config import Settings
 from trisched.coordinator import rescue
 from trisched.coordinator.leader import Leadership
@@ -36,6 +36,7 @@ from trisched.storage.ownership import Ownership
 from trisched.storage.sqlite import SqliteDatabase
 from trisched.storage.tables.node import Registration
 from trisched.version import __version__
+from trisched.web.listen import address, listen
 from trisched.worker.executors import Executor
 from trisched.worker.executors.function import AsyncFunction, ThreadFunction
 from trisched.worker.executors.shell import Shell
@@ -76,12 +77,13 @@ class Node:
         self._scope, self._tasks, self._settings = scope, tasks, settings
         self._declare, self._submit = declare, submit
         self._clock: Clock = clock or SystemClock()
-        self._random = randomness or random.Random()
+        self._random = randomness or random.SystemRandom()
         self.id = settings.node_id or f"node-{scope.ids.token()[:8]}"
         self._incarnation = scope.ids.token()
         self._only_one = isinstance(scope.database, SqliteDatabase)
         self._stopping = trio.Event()
         self._stopped = trio.Event()
+        self._closing = trio.Event()
         self._worker: Worker | None = None
         self._membership: Membership | None = None
         self._guardian: Guardian | None = None
@@ -98,6 +100,8 @@ class Node:
 
     async def run(self, *, task_status: trio.TaskStatus[Started] = trio.TASK_STATUS_IGNORED) -> None:
         """Lives until it is stopped."""
+        bound = listen(self._settings.host, self._settings.port) if self._settings.web else None
+        url = None if bound is None else address(bound)
         async with AsyncExitStack() as stack:
             if self._settings.worker:
                 self._guardian = await stack.enter_async_context(Guardian.open())
@@ -109,17 +113,24 @@ class Node:
             async with trio.open_nursery() as services:
                 services.start_soon(self._scope.database.listen)
                 services.start_soon(membership.run)
-                reigning = trio.CancelScope()
-                if self._settings.scheduler:
-                    services.start_soon(self._stand_for_leader, reigning)
-                url = await self._start_web(services)
-                services.start_soon(self._work)
-                task_status.started(self._about(url))
-                await self._stopping.wait()
-                # Another node may lead from now on: its slots must not wait for our last attempts.
-                reigning.cancel()
-                await self._stopped.wait()
+                async with trio.open_nursery() as web:
+                    if bound is not None:
+                        await self._start_web(web, bound)
+                    await self._live(task_status, url)
+                    self._closing.set()
                 services.cancel_scope.cancel()
+
+    async def _live(self, task_status: trio.TaskStatus[Started], url: str | None) -> None:
+        """Schedules and works until everything that was claimed is over or given back."""
+        reigning = trio.CancelScope()
+        async with trio.open_nursery() as nursery:
+            if self._settings.scheduler:
+                nursery.start_soon(self._stand_for_leader, reigning)
+            nursery.start_soon(self._work)
+            task_status.started(self._about(url))
+            await self._stopping.wait()
+            # Another node may lead from now on: its slots must not wait for our last attempts.
+            reigning.cancel()
 
     def _about(self, url: str | None) -> Started:
         settings = self._settings
@@ -156,25 +167,20 @@ class Node:
             nursery.start_soon(rescue.run, database, self._settings.lease_times, epoch)
             nursery.start_soon(Scheduler(database, JobCache(database), self._scope.ids, epoch).run)
 
-    async def _start_web(self, nursery: trio.Nursery) -> str | None:
-        if not self._settings.web:
-            return None
+    async def _start_web(self, nursery: trio.Nursery, bound: socket.socket) -> None:
         # The web framework costs half a second to import: nodes without it do not pay.
         from trisched.web.serve import serve
+        from trisched.web.server import ServerInfo, build
 
-        return await nursery.start(serve, self._scope, self._web_info())
-
-    def _web_info(self) -> Any:
-        from trisched.web.server import ServerInfo
-
-        return ServerInfo(
+        info = ServerInfo(
             version=__version__,
             node_id=self.id,
             host=self._settings.host,
-            port=self._settings.port,
+            port=bound.getsockname()[1],
             lease_times=self._settings.lease_times,
-            ready=lambda: self._membership is not None and self._membership.lease_ok(),
+            ready=self._lease_ok,
         )
+        await nursery.start(serve, build(self._scope, info), bound, self._closing)
 
     def _make_membership(self) -> Membership:
         settings = self._settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -53,10 +53,8 @@ class NodeThread:
     def stop(self) -> None:
         """Drains and ends; raises what went wrong meanwhile."""
         if self._thread.is_alive() and self._stopping is not None:
-            try:
+            with suppress(trio.RunFinishedError):
                 trio.from_thread.run_sync(self._stopping.set, trio_token=self.token)
-            except trio.RunFinishedError:
-                pass
             self._thread.join()
         if self._error is not None:
             raise self._error
@@ -88,8 +86,8 @@ class NodeThread:
 class Sync:
     """``app.sync``: each call blocks until the database has answered."""
 
-    def __init__(self, portal: Callable[[], tuple[trio.lowlevel.TrioToken, App]]) -> None:
-        self._portal = portal
+    def __init__(self, app: App, thread: Callable[[], NodeThread]) -> None:
+        self._app, self._thread = app, thread
 
     def submit(self, job: str, parameters: Mapping[str, Any] | None = None, **options: Any) -> RunHandle:
         """Makes a run of ``job`` with parameters."""
@@ -120,6 +118,9 @@ class Sync:
 
         self._ask(ask)
 
+    def close(self) -> None:
+        """Ends the thread that a first call without a node has started; the next call starts another."""
+        self._thread().stop()
+
     def _ask(self, question: Callable[[App], Any]) -> Any:
-        token, app = self._portal()
-        return trio.from_thread.run(question, app, trio_token=token)
+        return trio.from_thread.run(question, self._app, trio_token=self._thread().token)

@@ -9,6 +9,7 @@ from trisched.cli.render import Output, output_option, print_json, print_rows
 from trisched.clock import SystemClock
 from trisched.domain.schedule import Fire, parse_schedule, preview
 from trisched.domain.words import describe
+from trisched.errors import FieldError, Invalid
 
 
 @click.group()
@@ -37,7 +38,11 @@ def explain(expression: tuple[str, ...], tz: str, count: int, job: str, output: 
     ("2027-01-31T09:00:00Z"). Quote it, or the shell takes * for the names of files.
     """
     text, now = " ".join(expression), SystemClock().now_us()
-    schedule = parse_schedule(text, path="", timezone=tz, key=job, now=now)
+    try:
+        schedule = parse_schedule(text, timezone=tz, key=job, now=now)
+    except Invalid as error:
+        # The path of a field says nothing about a single argument.
+        raise Invalid(FieldError("", each.message) for each in error.errors) from None
     words, fires = describe(schedule), preview(schedule, now, count)
     if output == "json":
         plain = [attrs.asdict(fire, filter=lambda field, _: field.name != "slot") for fire in fires]

@@ -9,16 +9,7 @@ from typing import Any, Final
 import attrs
 import click
 
-from trisched.errors import (
-    Conflict,
-    Invalid,
-    Misconfigured,
-    NotFound,
-    StoreError,
-    TooLarge,
-    TrischedError,
-    Unreadable,
-)
+from trisched.errors import Conflict, Invalid, Misconfigured, NotFound, StoreError, TooLarge, TrischedError, Unreadable
 
 _FAILED: Final = 1
 #: The first class that fits decides.

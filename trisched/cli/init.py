@@ -9,7 +9,7 @@ import click
 
 from trisched.errors import Conflict, Misconfigured
 
-_CONFIG: Final = '''\
+_CONFIG: Final = """\
 # Settings and jobs of a trisched node. Start it with: trisched run tasks:app
 # Flags and TRISCHED_... variables come before what is written here. A mistake stops the node with its line.
 
@@ -35,7 +35,7 @@ schedule = "0 9 * * MON"     # try it: trisched cron explain "0 9 * * MON" --tz 
 timezone = "Europe/Berlin"
 parameters = { recipient = "team@example.org" }
 retries = 5
-'''
+"""
 _TASKS: Final = '''\
 """Tasks of this project. Run them with: trisched run tasks:app"""
 

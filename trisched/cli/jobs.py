@@ -9,17 +9,8 @@ import click
 
 from trisched.cli.connection import Connection, node_options
 from trisched.cli.parameters import parse_pairs
-from trisched.cli.render import (
-    Column,
-    Output,
-    field,
-    output_option,
-    print_list,
-    print_object,
-    schedule_text,
-    seconds,
-)
-from trisched.cli.submit import print_submitted
+from trisched.cli.render import Column, Output, field, output_option, print_list, print_object, schedule_text, seconds
+from trisched.cli.runs import print_submitted
 from trisched.domain.job import JOB_TYPES
 from trisched.domain.run import Priority
 
@@ -107,9 +98,7 @@ def show_job(connection: Connection, job: str, output: Output) -> None:
 @click.option("--priority", type=click.Choice([*Priority]), show_envvar=True, help="Who goes first.")
 @click.option("--delay", show_envvar=True, help='Wait this long, such as "10m".')
 @click.option("--key", show_envvar=True, help="Repeating the command with the same key gives the same run.")
-def trigger_job(
-    connection: Connection, job: str, pairs: tuple[str, ...], output: Output, **options: object
-) -> None:
+def trigger_job(connection: Connection, job: str, pairs: tuple[str, ...], output: Output, **options: object) -> None:
     """Run a stored job now.
 
     Without --key, a run of the job with the same parameters that still waits or runs is found instead.

@@ -17,9 +17,7 @@ class FieldsFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        fields = "".join(
-            f" {name}={value}" for name, value in vars(record).items() if name not in _STANDARD
-        )
+        fields = "".join(f" {name}={value}" for name, value in vars(record).items() if name not in _STANDARD)
         return (super().formatMessage(record) + fields).replace("\n", "\\n")
 
 

@@ -58,9 +58,7 @@ def _database(value: object, place: str) -> str:
     if separator and scheme not in ("sqlite", "postgresql", "postgres"):
         raise Invalid.at(place, f"{scheme} is not a database that trisched knows; {_DATABASE_FORMS}")
     if scheme == "sqlite" and separator and (not rest.startswith("/") or rest == "/"):
-        raise Invalid.at(
-            place, "names no file; write sqlite:///trisched.db, or sqlite:////var/lib/trisched.db"
-        )
+        raise Invalid.at(place, "names no file; write sqlite:///trisched.db, or sqlite:////var/lib/trisched.db")
     if ":memory:" in url:
         raise Invalid.at(place, f"a database in memory would forget every run; {_DATABASE_FORMS}")
     return url

@@ -76,8 +76,7 @@ def locate(path: Path, error: Invalid) -> Misconfigured:
 
 def _located(file: TomlFile, job: str, error: FieldError) -> FieldError:
     """The same error with its line. A missing field has none, so the line of its table is named."""
-    field = "" if error.path == "name" else error.path
-    return FieldError(file.place("jobs", job, field=field), error.message)
+    return FieldError(file.place("jobs", job, field=error.path), error.message)
 
 
 def _cycles(file: TomlFile, specs: list[JobSpec]) -> Iterator[FieldError]:

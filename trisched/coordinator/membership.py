@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 _FORGET_US = 7 * 86_400 * 1_000_000
 
 
-class Superseded(Exception):
+class Superseded(Misconfigured):
     """Another process took over this node's row: this one must stop at once."""
 
 
@@ -50,6 +50,7 @@ class Membership:
         self._alive = alive
         self._lease_us = int(times.node * 1_000_000)
         self._nonces: list[str] = []
+        self._renewal = trio.Event()
         #: Until when, on Trio's clock, this node may act.
         self.deadline = float("-inf")
 
@@ -140,6 +141,8 @@ class Membership:
     def _granted(self, asked: float, nonce: str) -> None:
         self.deadline = asked + self._times.trusted()
         self._nonces = [nonce]
+        self._renewal.set()
+        self._renewal = trio.Event()
         self._renewed(self.deadline - trio.current_time())
 
     async def _watch_deadline(self) -> None:
@@ -150,5 +153,4 @@ class Membership:
                 continue
             log.error("the database did not answer in time; all attempts of this node are stopped")
             self._fence()
-            while not self.lease_ok():
-                await trio.sleep(self._times.beat / 10)
+            await self._renewal.wait()

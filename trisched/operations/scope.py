@@ -8,8 +8,8 @@ from typing import Protocol
 import attrs
 
 from trisched.clock import Ids
-from trisched.errors import Conflict, Invalid, NotFound
 from trisched.domain.job import Job
+from trisched.errors import Conflict, Invalid, NotFound
 from trisched.storage.database import Database, Tx
 from trisched.storage.tables import job as job_table
 

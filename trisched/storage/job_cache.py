@@ -20,6 +20,7 @@ class JobCache:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._seen_at: int | None = None
+        self._revisions: dict[str, int] = {}
         self.jobs: dict[str, Job] = {}
         #: Jobs whose stored definition this version cannot read: id → reason.
         self.broken: dict[str, str] = {}
@@ -43,13 +44,12 @@ class JobCache:
         for row in fresh:
             self.jobs.pop(row[0], None)
             self.broken.pop(row[0], None)
+            self._revisions[row[0]] = row[2]
         jobs, broken = job_table.readable([row for row in fresh if not job_table.is_removed(row)])
         self.jobs.update((job.id, job) for job in jobs)
         self.broken.update(broken)
         self.version += bool(fresh)
 
     def _is_news(self, row: Row) -> bool:
-        known = self.jobs.get(row[0])
-        if known is None:
-            return not job_table.is_removed(row)
-        return bool(known.revision != row[2])
+        known = self._revisions.get(row[0])
+        return bool(known != row[2]) and not (known is None and job_table.is_removed(row))

@@ -6,7 +6,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from trisched.errors import NodeAlreadyRunning
+from trisched.errors import Misconfigured, NodeAlreadyRunning
 
 
 class Ownership:
@@ -19,8 +19,11 @@ class Ownership:
 
     def take(self) -> None:
         """Takes the lock, or says which process has it."""
-        self._lock.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._lock.parent.mkdir(parents=True, exist_ok=True)
+            file = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise Misconfigured(f"{self._lock} cannot be made: {error.strerror}") from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import outcome
 import trio
 
-from trisched.errors import MissingExtra, Misconfigured, StoreFull, StoreUnavailable
+from trisched.errors import Misconfigured, MissingExtra, StoreFull, StoreUnavailable
 from trisched.storage.database import Duplicate, Row, Work
 from trisched.storage.lane import Lane
 from trisched.storage.migrate import migrate
@@ -30,8 +30,10 @@ CHANNEL: Final = "trisched"
 _MIGRATION_LOCK: Final = 0x7472697363686564
 _SCHEMA: Final = (
     "CREATE SCHEMA IF NOT EXISTS trisched",
-    "CREATE OR REPLACE FUNCTION trisched.now_us() RETURNS bigint LANGUAGE sql VOLATILE "
-    "AS 'SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)'",
+    """
+    CREATE OR REPLACE FUNCTION trisched.now_us() RETURNS bigint LANGUAGE sql VOLATILE
+    AS 'SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)'
+    """,
 )
 #: A dead link is noticed by these; a frozen server by the call limit.
 _LINK: Final = {
@@ -44,6 +46,8 @@ _LINK: Final = {
 }
 #: Postgres refuses payloads of 8,000 bytes.
 _PAYLOAD_LIMIT: Final = 7000
+#: The transaction may simply be run once more.
+_IN_THE_WAY: Final = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
 _WAKE: Final = Statement("wake", "", f"SELECT pg_notify('{CHANNEL}', %(payload)s)")
 
 
@@ -82,6 +86,8 @@ class PostgresTx:
                 return work(self)
         except BaseException as error:
             del self.topics[kept:]
+            if isinstance(error, _IN_THE_WAY):
+                raise
             raise translated(error) from error
 
     def wake(self, topic: str) -> None:
@@ -92,7 +98,7 @@ class PostgresTx:
         """Sends the wake-ups to the other nodes with the commit; too many become one that means all."""
         payload = "\n".join([origin, *self.topics])
         if len(payload.encode()) > _PAYLOAD_LIMIT:
-            payload = "\n".join([origin, EVERYTHING])
+            payload = f"{origin}\n{EVERYTHING}"
         self.one(_WAKE, payload=payload)
 
 
@@ -139,15 +145,20 @@ class PostgresConnection:
         self.busy_since = time.monotonic()
         self._topics = []
         try:
-            return [outcome.Value(self._run(work))]
-        except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
-            return [outcome.Value(self._run(work))]
+            return [outcome.Value(self._run_again(work))]
         except Exception as error:
             if self.raw.closed or isinstance(error, psycopg.OperationalError):
                 raise translated(error) from error
             return [outcome.Error(translated(error))]
         finally:
             self.busy_since = None
+
+    def _run_again(self, work: Work[T]) -> T:
+        """Runs ``work``, a second time if the first got in another's way: that one is through by then."""
+        try:
+            return self._run(work)
+        except _IN_THE_WAY:
+            return self._run(work)
 
     def _run(self, work: Work[T]) -> T:
         tx = PostgresTx(self.raw)
@@ -197,7 +208,12 @@ class PostgresDatabase:
             "write": Lane("pg-write", lambda: self._connect(30.0), publish, threads=2),
             "read": Lane("pg-read", lambda: self._connect(30.0), publish, threads=2),
         }
-        await self.write(self._prepare)
+        try:
+            await self.write(self._prepare)
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await self.close()
+            raise
 
     async def close(self) -> None:
         self._closed.set()
@@ -246,7 +262,7 @@ class PostgresDatabase:
 
     def _connect(self, limit: float) -> PostgresConnection:
         connection = PostgresConnection(self.dsn, limit, self._origin)
-        self._connections = [known for known in self._connections if not known.raw.closed] + [connection]
+        self._connections.append(connection)
         return connection
 
     def _prepare(self, tx: PostgresTx) -> None:
@@ -264,6 +280,8 @@ class PostgresDatabase:
         while not self._closed.wait(0.5):
             now = time.monotonic()
             for connection in list(self._connections):
+                if connection.raw.closed:
+                    self._connections.remove(connection)
                 since = connection.busy_since
                 if since is not None and now - since > connection.limit + 1.0:
                     connection.abort()

@@ -12,7 +12,7 @@ import outcome
 import trio
 
 from trisched.clock import Clock
-from trisched.errors import StoreError, StoreFull, StoreUnavailable
+from trisched.errors import Misconfigured, StoreFull, StoreUnavailable
 from trisched.storage.database import Duplicate, Row, Work
 from trisched.storage.lane import Lane
 from trisched.storage.migrate import migrate
@@ -55,7 +55,8 @@ class SqliteTx:
 
     def load(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         marks = ", ".join("?" * len(columns))
-        self._connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
+        names = ", ".join(columns)
+        self._connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", rows)  # noqa: S608 - our names
 
     def attempt(self, work: Callable[[SqliteTx], T]) -> T:
         kept = len(self.topics)
@@ -100,10 +101,14 @@ class SqliteConnection:
     def __init__(self, path: str, clock: Clock, *, writer: bool) -> None:
         try:
             self.raw = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise StoreUnavailable(f"SQLite cannot open {path}: {error}") from error
+        try:
             for setting in _SETTINGS:
                 self.raw.execute(setting)
         except sqlite3.Error as error:
-            raise translated(error) from error
+            self.raw.close()
+            raise StoreUnavailable(f"SQLite cannot use {path}: {error}") from error
         self.raw.create_function("now_us", 0, clock.now_us)
         self._begin = "BEGIN IMMEDIATE" if writer else "BEGIN"
         if not writer:
@@ -114,11 +119,14 @@ class SqliteConnection:
         try:
             self.raw.execute(self._begin)
             tx = SqliteTx(self.raw)
-            answers = [self._run(tx, work, alone=len(works) == 1) for work in works]
+            answers = []
+            for work in works:
+                answers.append(self._run(tx, work, alone=len(works) == 1))
+                if len(works) > 1 and not self.raw.in_transaction:
+                    # SQLite undid the whole group: what goes on now would commit piece by piece.
+                    answers[-1].unwrap()
             if self.raw.in_transaction:
                 self.raw.execute("COMMIT")
-            elif len(works) > 1:
-                raise StoreError("the transaction was undone by SQLite")
         except BaseException as error:
             if self.raw.in_transaction:
                 self.raw.execute("ROLLBACK")
@@ -131,7 +139,7 @@ class SqliteConnection:
             return outcome.capture(tx.attempt, work)
         try:
             return outcome.Value(work(tx))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - handed to whoever asked for the work
             tx.topics.clear()
             if self.raw.in_transaction:
                 self.raw.execute("ROLLBACK")
@@ -159,7 +167,10 @@ class SqliteDatabase:
         self._here: SqliteConnection | None = None
 
     async def open(self) -> None:
-        Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Misconfigured(f"the directory of {self.path} cannot be made: {error.strerror}") from error
         if self._inline:
             self._here = self._connect(writer=True)
         else:
@@ -168,7 +179,12 @@ class SqliteDatabase:
                 Lane("sqlite-writer", lambda: self._connect(writer=True), publish, group=_GROUP),
                 Lane("sqlite-reader", lambda: self._connect(writer=False), publish, threads=2),
             ]
-        await self.write(migrate)
+        try:
+            await self.write(migrate)
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await self.close()
+            raise
 
     async def close(self) -> None:
         lanes, self._lanes = self._lanes, []
@@ -183,12 +199,17 @@ class SqliteDatabase:
         await trio.sleep_forever()
 
     async def read(self, work: Work[T]) -> T:
-        return await self._at_once(work) if self._inline else await self._lanes[1].run(work)
+        return await self._at_once(work) if self._inline else await self._lane(1).run(work)
 
     async def write(self, work: Work[T]) -> T:
-        return await self._at_once(work) if self._inline else await self._lanes[0].run(work)
+        return await self._at_once(work) if self._inline else await self._lane(0).run(work)
 
     control = write
+
+    def _lane(self, number: int) -> Lane:
+        if not self._lanes:
+            raise trio.ClosedResourceError("the database is closed")
+        return self._lanes[number]
 
     async def _at_once(self, work: Work[T]) -> T:
         await trio.lowlevel.checkpoint()

@@ -47,8 +47,14 @@ class Wakeups:
         for topic in topics:
             for listener in self._listeners:
                 listener(topic)
-            for event in self._waiters.pop(topic, ()):
+            for event in self._concerned(topic):
                 event.set()
+
+    def _concerned(self, topic: str) -> list[trio.Event]:
+        if topic != EVERYTHING:
+            return self._waiters.pop(topic, [])
+        waiters, self._waiters = self._waiters, {}
+        return [event for events in waiters.values() for event in events]
 
     def has_waiters(self) -> bool:
         """Whether publishing single topics is worth the trouble."""

@@ -12,7 +12,7 @@ from trisched.domain.job import Job, JobSpec
 from trisched.domain.job_fields import job_fields, parse_job
 from trisched.domain.schedule import next_slot
 from trisched.domain.schedule import jitter_us
-from trisched.errors import Conflict, Stale, TrischedError
+from trisched.errors import Conflict, Invalid, Stale, TrischedError
 from trisched.storage.database import Duplicate, Row, Tx
 from trisched.storage.statements import Statement, load
 from trisched.storage.wakeup import DUE, JOBS
@@ -74,13 +74,20 @@ def from_row(row: Row) -> Job:
         id=job_id,
         origin=origin,
         revision=revision,
-        spec=parse_job(msgspec.json.decode(spec), now=created_at, stored=True),
+        spec=parse_job(_stored_fields(spec), now=created_at, stored=True),
         next_slot_at=next_slot_at,
         dispatch_failures=failures,
         alarm=alarm,
         created_at=created_at,
         updated_at=updated_at,
     )
+
+
+def _stored_fields(spec: str) -> dict[str, object]:
+    try:
+        return msgspec.json.decode(spec, type=dict[str, object])
+    except msgspec.DecodeError as error:
+        raise Invalid.at("", f"not the JSON object it should be: {error}") from None
 
 
 def _values(job_id: str, spec: JobSpec, slot_at: int | None, now: int) -> dict[str, Any]:
@@ -134,6 +141,11 @@ def _add_parts(tx: Tx, job_id: str, spec: JobSpec) -> None:
 def add_queue(tx: Tx, name: str) -> None:
     """Makes the queue known; workers look for work only on known queues."""
     tx.count(SQL.add_queue, name=name)
+
+
+def queues(tx: Tx) -> list[tuple[str, int | None]]:
+    """The names of all queues, and since when those are paused that are."""
+    return [(row[0], row[1]) for row in tx.rows(SQL.queues)]
 
 
 def remove(tx: Tx, job_id: str) -> bool:
@@ -203,7 +215,7 @@ def readable(rows: Sequence[Row]) -> tuple[list[Job], dict[str, str]]:
     for row in rows:
         try:
             jobs.append(from_row(row))
-        except (TrischedError, msgspec.DecodeError) as error:
+        except TrischedError as error:
             broken[row[0]] = f"its stored definition cannot be read: {error}"
     return jobs, broken
 
@@ -261,7 +273,7 @@ def counts(tx: Tx) -> Counts:
     """The figures over all jobs."""
     total, disabled, alarmed = tx.rows(SQL.totals)[0]
     [[running]] = tx.rows(SQL.count_running)
-    by_last = dict(tx.rows(SQL.count_by_last))
+    by_last: dict[str, int] = dict(tx.rows(SQL.count_by_last))
     return Counts(total=total, disabled=disabled, alarmed=alarmed, running=running, by_last=by_last)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import attrs
 
-from trisched.domain.lifecycle import MOVES, Ending, Move
+from trisched.domain.lifecycle import Ending, Move
 from trisched.domain.run import FINISHED, Run, RunStatus, rank
 from trisched.storage.database import Duplicate, Row, Tx
 from trisched.storage.statements import load
@@ -89,7 +89,7 @@ def add(tx: Tx, runs: Sequence[NewRun]) -> None:
     """Stores fresh runs that no unique rule can meet: no slot, no key."""
     stamp = now(tx)
     tx.load("run", _NEW_COLUMNS, [run.row(stamp) for run in runs])
-    _announce(tx, runs, stamp)
+    _announce(tx, runs)
 
 
 def add_alike(tx: Tx, groups: Iterable[tuple[NewRun, Sequence[str], Sequence[str]]]) -> None:
@@ -102,7 +102,7 @@ def add_alike(tx: Tx, groups: Iterable[tuple[NewRun, Sequence[str], Sequence[str
         before, after = row[1:_PARAMETERS], row[_PARAMETERS + 1 :]
         rows += [(run_id, *before, text, *after) for run_id, text in zip(ids, parameters, strict=True)]
     tx.load("run", _NEW_COLUMNS, rows)
-    _announce(tx, models, stamp)
+    _announce(tx, models)
 
 
 def add_missing(tx: Tx, runs: Sequence[NewRun]) -> set[str]:
@@ -115,7 +115,7 @@ def add_missing(tx: Tx, runs: Sequence[NewRun]) -> set[str]:
         fresh = {run.id for run, row in zip(runs, rows, strict=True) if _add_one(tx, row)}
     else:
         fresh = {run.id for run in runs}
-    _announce(tx, [run for run in runs if run.id in fresh], stamp)
+    _announce(tx, [run for run in runs if run.id in fresh])
     return fresh
 
 
@@ -123,7 +123,7 @@ def _add_one(tx: Tx, row: Sequence[object]) -> bool:
     return tx.one(SQL.add, **dict(zip(_NEW_COLUMNS, row, strict=True))) is not None
 
 
-def _announce(tx: Tx, runs: Iterable[NewRun], stamp: int) -> None:
+def _announce(tx: Tx, runs: Iterable[NewRun]) -> None:
     """Wakes the workers of each queue, and the scheduler for what is to come."""
     topics = {queue_topic(run.queue) for run in runs if run.status is RunStatus.QUEUED}
     if any(run.status is RunStatus.PENDING for run in runs):
@@ -230,22 +230,20 @@ def next_due(tx: Tx) -> int | None:
 
 def cancel(tx: Tx, run_id: str, reason: str) -> RunStatus | None:
     """Ends a run that waits, or asks its worker to stop it; the status it has then, None if it was over."""
-    if tx.one(SQL.cancel_waiting, id=run_id, reason=reason) is not None:
-        tx.wake(run_topic(run_id))
-        tx.wake(DUE)
-        return MOVES[Move.CANCEL][1]
-    tx.count(SQL.request_cancel, id=run_id)
-    tx.wake(CANCEL)
-    run = get(tx, run_id)
-    return RunStatus.RUNNING if run is not None and run.status is RunStatus.RUNNING else None
+    row = tx.one(SQL.cancel, id=run_id, reason=reason)
+    if row is None:
+        return None
+    status = RunStatus(row[1])
+    for topic in (CANCEL,) if status is RunStatus.RUNNING else (run_topic(run_id), DUE):
+        tx.wake(topic)
+    return status
 
 
 def cancel_job(tx: Tx, job_id: str, reason: str) -> None:
     """Ends every run of the job that waits, and asks for those that run to be stopped."""
     # Who waits for one of very many looks again by itself.
-    for row in tx.rows(SQL.cancel_waiting_of, job_id=job_id, reason=reason)[:_MOST_TOPICS]:
+    for row in tx.rows(SQL.cancel_of, job_id=job_id, reason=reason)[:_MOST_TOPICS]:
         tx.wake(run_topic(row[0]))
-    tx.count(SQL.request_cancel_of, job_id=job_id)
     tx.wake(CANCEL)
     tx.wake(DUE)
 

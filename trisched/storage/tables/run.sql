@@ -107,22 +107,22 @@ WHERE job_id {in:jobs} AND finished_at IS NULL AND status IN ('pending', 'queued
 SELECT id, status FROM run
 WHERE job_id = :job_id AND finished_at IS NULL AND status IN ('pending', 'queued', 'running', 'retrying')
 
--- cancel_waiting --
-UPDATE run SET status = 'cancelled', finished_at = now_us(), reason = :reason, cancel_requested_at = now_us()
-WHERE id = :id AND status IN ('pending', 'queued', 'retrying', 'held')
-RETURNING id
+-- cancel --
+-- What waits is over, what runs is asked to stop; in one statement, so that no change of status slips through.
+UPDATE run SET cancel_requested_at = coalesce(cancel_requested_at, now_us()),
+    status = CASE WHEN status = 'running' THEN status ELSE 'cancelled' END,
+    finished_at = CASE WHEN status = 'running' THEN finished_at ELSE now_us() END,
+    reason = CASE WHEN status = 'running' THEN reason ELSE :reason END
+WHERE id = :id AND status IN ('pending', 'queued', 'running', 'retrying', 'held')
+RETURNING id, status
 
--- cancel_waiting_of --
-UPDATE run SET status = 'cancelled', finished_at = now_us(), reason = :reason, cancel_requested_at = now_us()
-WHERE job_id = :job_id AND finished_at IS NULL AND status IN ('pending', 'queued', 'retrying', 'held')
-RETURNING id
-
--- request_cancel_of --
-UPDATE run SET cancel_requested_at = now_us()
-WHERE job_id = :job_id AND finished_at IS NULL AND status = 'running' AND cancel_requested_at IS NULL
-
--- request_cancel --
-UPDATE run SET cancel_requested_at = now_us() WHERE id = :id AND status = 'running' AND cancel_requested_at IS NULL
+-- cancel_of --
+UPDATE run SET cancel_requested_at = coalesce(cancel_requested_at, now_us()),
+    status = CASE WHEN status = 'running' THEN status ELSE 'cancelled' END,
+    finished_at = CASE WHEN status = 'running' THEN finished_at ELSE now_us() END,
+    reason = CASE WHEN status = 'running' THEN reason ELSE :reason END
+WHERE job_id = :job_id AND finished_at IS NULL AND status IN ('pending', 'queued', 'running', 'retrying', 'held')
+RETURNING id, status
 
 -- cancels_of --
 -- The runs of a node that somebody asked to stop.

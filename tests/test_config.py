@@ -26,9 +26,13 @@ def write(directory: Path, text: str) -> Path:
 
 def refusal(path: Path) -> str:
     """What is said about the file by whoever reads it first, settings or jobs; without its directory."""
-    with pytest.raises(Misconfigured) as caught:
+
+    def read() -> None:
         load({}, {}, path)
         read_jobs(path, now=NOW)
+
+    with pytest.raises(Misconfigured) as caught:
+        read()
     return str(caught.value).replace(f"{path.parent}/", "")
 
 
@@ -119,25 +123,52 @@ def test_other_hosts_are_refused_with_the_reason(host: str) -> None:
         ("port", "70000", "must be within 0–65535"),
         ("concurrency", "0", "must be within 1–100000"),
         ("web", "perhaps", "must be true or false"),
-        ("drain_timeout", "soon", "'soon' is not a duration; write seconds as a number, "
-         'or text such as "90s", "5m", "1h30m", "1d"'),
-        ("database", "mysql://u:secret@h/d", "mysql is not a database that trisched knows; "
-         "write a path, sqlite:///path or postgresql://user@host/name"),
+        (
+            "drain_timeout",
+            "soon",
+            ('\'soon\' is not a duration; write seconds as a number, or text such as "90s", "5m", "1h30m", "1d"'),
+        ),
+        (
+            "database",
+            "mysql://u:secret@h/d",
+            (
+                "mysql is not a database that trisched knows; "
+                "write a path, sqlite:///path or postgresql://user@host/name"
+            ),
+        ),
         ("database", "sqlite://", "names no file; write sqlite:///trisched.db, or sqlite:////var/lib/trisched.db"),
-        ("database", ":memory:", "a database in memory would forget every run; "
-         "write a path, sqlite:///path or postgresql://user@host/name"),
+        (
+            "database",
+            ":memory:",
+            (
+                "a database in memory would forget every run; "
+                "write a path, sqlite:///path or postgresql://user@host/name"
+            ),
+        ),
         ("node_id", "my node", "must not contain blanks or slashes: it stands in addresses"),
         ("redis", "redis://127.0.0.1", "Redis is not available in this version; remove it"),
         ("redis", "http://127.0.0.1", "must be addresses such as redis://127.0.0.1:6379/0"),
         ("auth", "token", "only auto is available in this version"),
         ("tls_cert", "cert.pem", "is not available in this version; remove it"),
         ("read_only", "true", "is not available in this version; remove it"),
-        ("node_beat", "6s", "two beats of 6 s do not fit into the lease of 15 s less the margin of 5 s; "
-         "lengthen node_lease or shorten node_beat"),
-        ("leader_lease", "1s", "two beats of 1 s do not fit into the leader's lease of 1 s; "
-         "lengthen leader_lease or shorten leader_beat"),
+        (
+            "node_beat",
+            "6s",
+            (
+                "two beats of 6 s do not fit into the lease of 15 s less the margin of 5 s; "
+                "lengthen node_lease or shorten node_beat"
+            ),
+        ),
+        (
+            "leader_lease",
+            "1s",
+            (
+                "two beats of 1 s do not fit into the leader's lease of 1 s; "
+                "lengthen leader_lease or shorten leader_beat"
+            ),
+        ),
     ],
-)  # fmt: skip
+)
 def test_an_error_names_the_flag_or_the_variable(name: str, text: str, message: str) -> None:
     with pytest.raises(Misconfigured) as caught:
         load({name: text}, {}, None)
@@ -158,7 +189,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 
 
 def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(Misconfigured, match="other.toml: no such file; `trisched init` writes one"):
+    with pytest.raises(Misconfigured, match=r"other\.toml: no such file; `trisched init` writes one"):
         load({}, {}, tmp_path / "other.toml")
 
 
@@ -194,8 +225,10 @@ BROKEN = [
     ),
     (
         "[node]\nnode_lease = 6\n",
-        "trisched.toml:2: node.node_lease: two beats of 3 s do not fit into the lease of 6 s less the margin of 5 s; "
-        "lengthen node_lease or shorten node_beat",
+        (
+            "trisched.toml:2: node.node_lease: two beats of 3 s do not fit into the lease of 6 s less the margin of 5 s; "
+            "lengthen node_lease or shorten node_beat"
+        ),
     ),
     (
         "[jobs.a]\ntype = 'shell'\ncommand = 'true'\nschedule = '61 * * * *'\n",
@@ -211,8 +244,10 @@ BROKEN = [
     ),
     (
         "[jobs.a]\ntype = 'shell'\ncommand = 'true'\n\nbackoff.base = 1\nbackoff.max = 'x'\n",
-        "trisched.toml:6: jobs.a.backoff.max: 'x' is not a duration; write seconds as a number, "
-        'or text such as "90s", "5m", "1h30m", "1d"',
+        (
+            "trisched.toml:6: jobs.a.backoff.max: 'x' is not a duration; write seconds as a number, "
+            'or text such as "90s", "5m", "1h30m", "1d"'
+        ),
     ),
     ("[jobs.a]\ntype = 'shell'\n", "trisched.toml:1: jobs.a.command: is required for a job of type shell"),
     (
@@ -232,8 +267,10 @@ BROKEN = [
         "trisched.toml:4: jobs.a.name: the name of the table is the name of the job; remove this line",
     ),
     (
-        "[jobs.a]\ntype = 'shell'\ncommand = 'true'\ndepends_on = ['b']\n\n"
-        "[jobs.b]\ntype = 'shell'\ncommand = 'true'\ndepends_on = ['a']\n",
+        (
+            "[jobs.a]\ntype = 'shell'\ncommand = 'true'\ndepends_on = ['b']\n\n"
+            "[jobs.b]\ntype = 'shell'\ncommand = 'true'\ndepends_on = ['a']\n"
+        ),
         "trisched.toml:4: jobs.a.depends_on: a cycle: a → b → a",
     ),
 ]
@@ -319,7 +356,8 @@ def quoted(key: str) -> str:
 
 @given(st.dictionaries(KEYS, st.dictionaries(KEYS, VALUES, max_size=4), max_size=4), st.integers(0, 2))
 def test_the_line_of_each_key_is_where_it_is_written(tables: dict[str, dict[str, str]], blanks: int) -> None:
-    text, expected = "", {}
+    text = ""
+    expected: dict[tuple[str, ...], int] = {}
     for table, entries in tables.items():
         text += "# [comment]\n" * blanks
         expected[(table,)] = text.count("\n") + 1

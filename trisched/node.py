@@ -25,7 +25,7 @@ import trio
 
 from trisched.clock import Clock, SystemClock
 from trisched.config import Settings
-from trisched.coordinator import rescue
+from trisched.coordinator import rescue, retention
 from trisched.coordinator.leader import Leadership
 from trisched.coordinator.membership import Membership
 from trisched.operations.scope import Scope
@@ -165,6 +165,7 @@ class Node:
         database = self._scope.database
         async with trio.open_nursery() as nursery:
             nursery.start_soon(rescue.run, database, self._settings.lease_times, epoch)
+            nursery.start_soon(retention.run, database, epoch)
             nursery.start_soon(Scheduler(database, JobCache(database), self._scope.ids, epoch).run)
 
     async def _start_web(self, nursery: trio.Nursery, bound: socket.socket) -> None:

@@ -164,7 +164,7 @@ class Node:
     async def _reign(self, epoch: int) -> None:
         database = self._scope.database
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(rescue.run, database, self._settings.lease_times, epoch)
+            nursery.start_soon(rescue.run, database, self._settings.lease_times, epoch, self._quiet)
             nursery.start_soon(retention.run, database, epoch)
             nursery.start_soon(Scheduler(database, JobCache(database), self._scope.ids, epoch).run)
 
@@ -241,6 +241,9 @@ class Node:
             lease_ok=self._lease_ok,
             submit=self._submit,
         )
+
+    def _quiet(self) -> bool:
+        return self._membership is None or self._membership.quiet()
 
     def _lease_ok(self) -> bool:
         return self._membership is not None and self._membership.lease_ok()

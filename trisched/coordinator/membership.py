@@ -53,10 +53,18 @@ class Membership:
         self._renewal = trio.Event()
         #: Until when, on Trio's clock, this node may act.
         self.deadline = float("-inf")
+        #: Since when, on Trio's clock, every request was answered; None while none is.
+        self._contact_since: float | None = None
 
     def lease_ok(self) -> bool:
         """Whether this node may act right now."""
         return trio.current_time() < self.deadline
+
+    def quiet(self) -> bool:
+        """Whether this node was in touch for less than a lease, so that it must not call others dead."""
+        if self._only_one:
+            return False
+        return self._contact_since is None or trio.current_time() < self._contact_since + self._times.node
 
     async def register(self) -> None:
         """Takes the node's row, or says who has it.
@@ -135,12 +143,14 @@ class Membership:
                 raise Superseded(f"another process is node {self._node.id!r} now")
         except StoreError as error:
             log.warning("the node's lease could not be renewed", extra={"error": str(error)})
+            self._contact_since = None
         else:
             self._granted(asked, nonce)
 
     def _granted(self, asked: float, nonce: str) -> None:
         self.deadline = asked + self._times.trusted()
         self._nonces = [nonce]
+        self._contact_since = asked if self._contact_since is None else self._contact_since
         self._renewal.set()
         self._renewal = trio.Event()
         self._renewed(self.deadline - trio.current_time())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -24,26 +25,23 @@ _BATCH: Final = 500
 MAX_CRASHES: Final = 3
 
 
-async def run(database: Database, times: LeaseTimes, epoch: int) -> None:
+async def run(database: Database, times: LeaseTimes, epoch: int, quiet: Callable[[], bool]) -> None:
     """Looks for lost runs every second while leading.
 
-    After every failure to reach the database one whole lease passes first: nodes that were cut off together
-    with this one must get the chance to renew before anybody calls them dead.
+    While it is ``quiet`` (this node itself had no contact with the database until lately) a lease that ran out
+    proves nothing: nodes that were cut off together with this one must get the chance to renew first.
     """
-    quiet_until = float("-inf")
     while True:
         try:
-            if trio.current_time() >= quiet_until:
-                await database.write(lambda tx: rescue(tx, times, epoch))
+            await database.write(lambda tx: rescue(tx, times, epoch, quiet=quiet()))
         except StoreError as error:
             log.warning("no rescue without the database", extra={"error": str(error)})
-            quiet_until = trio.current_time() + times.node
         await trio.sleep(_PERIOD)
 
 
-def rescue(tx: Tx, times: LeaseTimes, epoch: int) -> int:
+def rescue(tx: Tx, times: LeaseTimes, epoch: int, *, quiet: bool = False) -> int:
     """Takes back what dead incarnations hold; answers how many runs."""
-    gone = node_table.gone(tx, int(times.grace * 1_000_000))
+    gone = node_table.gone(tx, int(times.grace * 1_000_000), quiet=quiet)
     if not gone:
         return 0
     leader_table.guard(tx, epoch)

@@ -87,9 +87,9 @@ def _from_row(row: tuple[object, ...]) -> Node:
     return Node(**values)  # type: ignore[arg-type]
 
 
-def gone(tx: Tx, grace_us: int) -> list[str]:
-    """Incarnations that hold runs without a living lease."""
-    return [row[0] for row in tx.rows(SQL.gone, grace_us=grace_us)]
+def gone(tx: Tx, grace_us: int, *, quiet: bool) -> list[str]:
+    """Incarnations that hold runs and are gone; while ``quiet``, a lease that ran out does not prove it."""
+    return [row[0] for row in tx.rows(SQL.gone, grace_us=grace_us, quiet=int(quiet))]
 
 
 def forget(tx: Tx, age_us: int) -> None:

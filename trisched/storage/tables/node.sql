@@ -34,10 +34,12 @@ SELECT id, incarnation, host, pid, version, tags, queues, concurrency, started_a
 FROM node ORDER BY id
 
 -- gone --
--- Incarnations that hold runs and have no living lease any more, with the time they were last sure of it.
+-- Incarnations that hold runs and cannot be alive: they left, were replaced, or let their lease run out. The
+-- last is no proof while it is quiet: then the whole cluster may have been cut off.
 SELECT DISTINCT run.incarnation FROM run
 WHERE run.claim_id IS NOT NULL AND NOT EXISTS (
-    SELECT 1 FROM node WHERE node.incarnation = run.incarnation AND node.lease_until + :grace_us > (SELECT now_us()))
+    SELECT 1 FROM node WHERE node.incarnation = run.incarnation AND node.lease_until > 0
+    AND (:quiet = 1 OR node.lease_until + :grace_us > (SELECT now_us())))
 
 -- forget --
 DELETE FROM node WHERE lease_until < now_us() - :age_us

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -33,7 +34,7 @@ async def run(database: Database, times: LeaseTimes, epoch: int, quiet: Callable
     """
     while True:
         try:
-            await database.write(lambda tx: rescue(tx, times, epoch, quiet=quiet()))
+            await database.write(partial(rescue, times=times, epoch=epoch, quiet=quiet()))
         except StoreError as error:
             log.warning("no rescue without the database", extra={"error": str(error)})
         await trio.sleep(_PERIOD)

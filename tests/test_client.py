@@ -111,7 +111,7 @@ async def test_an_error_comes_back_as_the_error_that_was_raised(
 ) -> None:
     server.answers = [(status, {"title": "t", "detail": "what is wrong"})]
     async with Client(server.url) as client:
-        with pytest.raises(kind, match="^what is wrong$"):
+        with pytest.raises(kind, match=r"^what is wrong$"):
             await client.job("x")
 
 

@@ -226,8 +226,8 @@ BROKEN = [
     (
         "[node]\nnode_lease = 6\n",
         (
-            "trisched.toml:2: node.node_lease: two beats of 3 s do not fit into the lease of 6 s less the margin of 5 s; "
-            "lengthen node_lease or shorten node_beat"
+            "trisched.toml:2: node.node_lease: two beats of 3 s do not fit into the lease of 6 s less the margin "
+            "of 5 s; lengthen node_lease or shorten node_beat"
         ),
     ),
     (

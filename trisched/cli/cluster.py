@@ -18,12 +18,16 @@ _NODE_COLUMNS: Final[tuple[Column, ...]] = (
     ("concurrency", field("concurrency")),
     ("tags", field("tags")),
     ("queues", lambda node: node.get("queues") or "all"),
+    ("host", field("host")),
     ("last seen", field("last_seen")),
 )
 _QUEUE_COLUMNS: Final[tuple[Column, ...]] = (
     ("name", field("name")),
+    ("pending", field("pending")),
     ("queued", field("queued")),
     ("running", field("running")),
+    ("retrying", field("retrying")),
+    ("held", field("held")),
     ("paused", field("paused")),
 )
 

@@ -44,7 +44,7 @@ def config_file(named: str | None) -> Path | None:
 
 def find_url(data_dir: str | None) -> str:
     """The address of the node of this directory's configuration."""
-    settings = load({"data_dir": data_dir}, os.environ, config_file(os.environ.get("TRISCHED_CONFIG")))
+    settings = load({"data_dir": data_dir}, os.environ, config_file(os.environ.get("TRISCHED_CONFIG") or None))
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return discover(settings.data_dir, os.environ, f"http://{host}:{settings.port or 8000}")
 

@@ -74,7 +74,9 @@ class CommandGroup(click.Group):
 
 
 def _end(ctx: click.Context, error: TrischedError) -> None:
-    click.echo(f"Error: {error}", err=True)
+    # A configuration has a line for each mistake in it. Anything else is one line, however a driver words it.
+    text = str(error) if isinstance(error, Misconfigured) else " ".join(str(error).split())
+    click.echo(f"Error: {text}", err=True)
     ctx.exit(exit_code(error))
 
 

@@ -11,14 +11,15 @@ from trisched.cli.connection import Connection, node_options
 from trisched.cli.parameters import parse_pairs
 from trisched.cli.render import Column, Output, field, output_option, print_list, print_object, schedule_text, seconds
 from trisched.cli.runs import print_submitted
+from trisched.cli.words import PRIORITIES, STATUS_WORDS
 from trisched.domain.job import JOB_TYPES
-from trisched.domain.run import Priority
 
 _LIST_COLUMNS: Final[tuple[Column, ...]] = (
     ("name", field("name")),
     ("type", field("type")),
     ("schedule", schedule_text),
     ("enabled", field("enabled")),
+    ("last run", lambda job: (job.get("last_run") or {}).get("status")),
     ("next run", field("next_run")),
     ("queue", field("queue")),
     ("priority", field("priority")),
@@ -60,9 +61,21 @@ def jobs() -> None:
 @output_option
 @click.option("--tag", show_envvar=True, help="Only jobs with this tag.")
 @click.option("--type", "kind", type=click.Choice(JOB_TYPES), show_envvar=True, help="Only jobs of this type.")
+@click.option(
+    "--schedule",
+    type=click.Choice(["cron", "interval", "once", "none"]),
+    show_envvar=True,
+    help="Only jobs with this kind of schedule.",
+)
+@click.option(
+    "--status",
+    type=click.Choice(STATUS_WORDS),
+    show_envvar=True,
+    help="Only jobs whose newest run has this status; failed, finished and active stand for several.",
+)
 @click.option("--queue", show_envvar=True, help="Only jobs of this queue.")
 @click.option("--enabled/--disabled", default=None, help="Only jobs that are switched on, or off.")
-@click.option("--search", show_envvar=True, help="Only jobs whose name or description contains this.")
+@click.option("--search", show_envvar=True, help="Only jobs whose name contains this.")
 @click.option("--sort", show_envvar=True, help="Field to sort by; a leading - reverses.")
 @click.option("--limit", type=int, default=100, show_default=True, show_envvar=True, help="Most jobs to list.")
 def list_jobs(
@@ -95,7 +108,7 @@ def show_job(connection: Connection, job: str, output: Output) -> None:
 @click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]...")
 @node_options
 @output_option
-@click.option("--priority", type=click.Choice([*Priority]), show_envvar=True, help="Who goes first.")
+@click.option("--priority", type=click.Choice(PRIORITIES), show_envvar=True, help="Who goes first.")
 @click.option("--delay", show_envvar=True, help='Wait this long, such as "10m".')
 @click.option("--key", show_envvar=True, help="Repeating the command with the same key gives the same run.")
 def trigger_job(connection: Connection, job: str, pairs: tuple[str, ...], output: Output, **options: object) -> None:

@@ -12,7 +12,7 @@ COMMANDS: Final = {
     "run": Entry("trisched.cli.run:run", "Start a node: scheduler, worker and web interface."),
     "init": Entry("trisched.cli.init:init", "Write a trisched.toml and example tasks to begin with."),
     "status": Entry("trisched.cli.status:status", "Show the state of the node and its cluster."),
-    "submit": Entry("trisched.cli.submit:submit", "Make a run of a job, with parameters."),
+    "submit": Entry("trisched.cli.submit:submit", "Make a run of a job with parameters."),
     "jobs": Entry("trisched.cli.jobs:jobs", "List, show, trigger, enable and disable jobs."),
     "runs": Entry("trisched.cli.runs:runs", "List, show, cancel and retry runs."),
     "logs": Entry("trisched.cli.logs:logs", "Print the output of a run."),

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from trisched.domain.duration import format_duration
 from trisched.domain.run import RunStatus
 
 Output = Literal["table", "json", "id"]
@@ -83,7 +84,9 @@ def seconds(name: str) -> Callable[[Item], object]:
 
     def cell(item: Item) -> object:
         value = item.get(name)
-        return None if value is None else f"{value:.3g} s" if value < 10 else f"{value:,.0f} s"
+        if value is None:
+            return None
+        return f"{value * 1000:.3g} ms" if value < 1 else f"{value:.3g} s" if value < 10 else f"{value:,.0f} s"
 
     return cell
 
@@ -94,7 +97,7 @@ def schedule_text(job: Item) -> str | None:
     if not isinstance(schedule, Mapping):
         return None if schedule is None else str(schedule)
     if "every" in schedule:
-        return f"every {schedule['every']}" + ("s" if isinstance(schedule["every"], int | float) else "")
+        return f"every {format_duration(schedule['every'])}"
     rule = str(schedule.get("cron") or schedule.get("at"))
     zone = schedule.get("timezone", "UTC")
     return rule if zone == "UTC" else f"{rule} {zone}"

@@ -20,11 +20,11 @@ from trisched.cli.render import (
     print_rows,
     seconds,
 )
+from trisched.cli.words import STATUS_WORDS
 from trisched.client import Client, JsonObject, failure_of
-from trisched.domain.run import STATUS_GROUPS, RunStatus
 
 #: The most that the node gives in one page.
-_PAGE: Final = 100
+_PAGE: Final = 1000
 _LIST_COLUMNS: Final[tuple[Column, ...]] = (
     ("id", field("id")),
     ("job", field("job")),
@@ -73,7 +73,7 @@ def runs() -> None:
 @output_option
 @click.option(
     "--status",
-    type=click.Choice([*RunStatus, *STATUS_GROUPS]),
+    type=click.Choice(STATUS_WORDS),
     show_envvar=True,
     help="Only runs of this status; failed, finished and active stand for several.",
 )

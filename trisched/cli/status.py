@@ -19,6 +19,7 @@ _COLUMNS: Final[tuple[Column, ...]] = (
     ("database", lambda system: _joined(system.get("database"))),
     ("nodes", field("nodes")),
     ("jobs", field("jobs")),
+    ("alarms", lambda system: "\n".join(f"{alarm['job']}: {alarm['text']}" for alarm in system.get("alarms", ()))),
 )
 
 
@@ -36,7 +37,7 @@ def status(connection: Connection, output: Output) -> None:
 
     async def ask(client: Client) -> JsonObject:
         system = await client.system()
-        nodes, jobs = len(await client.workers()), (await client.jobs(limit=1))["total"]
-        return {"url": client.url, **system, "nodes": nodes, "jobs": jobs}
+        nodes = [node["id"] for node in await client.workers() if node["state"] != "left"]
+        return {"url": client.url, **system, "nodes": nodes, "jobs": (await client.jobs(limit=1))["total"]}
 
     print_object(output, connection.ask(ask), _COLUMNS, key="node")

@@ -12,8 +12,8 @@ from trisched.cli.parameters import parse_lines, parse_pairs
 from trisched.cli.progress import bar, spinner
 from trisched.cli.render import Output, output_option, print_json
 from trisched.cli.runs import print_run, print_submitted
+from trisched.cli.words import PRIORITIES
 from trisched.client import Client, JsonObject
-from trisched.domain.run import Priority
 from trisched.errors import RunFailed, TrischedError
 
 #: Runs in one request: one transaction each, and few enough to see the bar move.
@@ -30,7 +30,7 @@ _BATCH: Final = 1000
 @click.option("--key", show_envvar=True, help="Repeating the command with the same key gives the same run.")
 @click.option("--delay", show_envvar=True, help='Wait this long before it may start, such as "10m".')
 @click.option("--at", show_envvar=True, help="Wait until this moment, such as 2027-01-31T09:00:00Z.")
-@click.option("--priority", type=click.Choice([*Priority]), show_envvar=True, help="Who goes first.")
+@click.option("--priority", type=click.Choice(PRIORITIES), show_envvar=True, help="Who goes first.")
 @click.option("--queue", show_envvar=True, help="Queue instead of the job's own.")
 @click.option(
     "--file",
@@ -49,7 +49,7 @@ def submit(
     lines: TextIO | None,
     **options: Any,
 ) -> None:
-    """Make a run of JOB with parameters.
+    """Make a run of a job with parameters.
 
     A VALUE that is JSON is taken as such (count=3, ids=[1,2], draft=true), any other is text. With --file, the
     parameters of the command line hold for every line, and --key makes one key for each line from its place.

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from trisched.app import App
-from trisched.errors import Misconfigured
+from trisched.errors import Misconfigured, TrischedError
 
 _PACKAGE = Path(__file__).parent.parent
 _HOW = "write module:app or path/to/file.py:app"
@@ -39,23 +39,22 @@ def _apps_in(module: object, place: str) -> str:
 def _import(place: str) -> ModuleType:
     # The console script has its own directory on the path, where a user expects the current one.
     sys.path.insert(0, str(Path.cwd()))
+    is_file = place.endswith(".py")
+    if is_file and not Path(place).is_file():
+        raise Misconfigured(f"{place}: no such file")
+    if not is_file and not all(part.isidentifier() for part in place.split(".")):
+        raise Misconfigured(f"{place!r} is not the name of a module; {_HOW}")
     try:
-        return _import_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+        return _import_file(Path(place)) if is_file else importlib.import_module(place)
     except ModuleNotFoundError as error:
         if error.name and (place == error.name or place.startswith(f"{error.name}.")):
             raise Misconfigured(f"{place}: no such module, looking from {Path.cwd()}; {_HOW}") from None
-        raise _blame(place, error) from error
-    except (ValueError, TypeError) as error:
-        if not place.strip(".") or place.startswith("."):
-            raise Misconfigured(f"{place!r} is not the name of a module; {_HOW}") from None
         raise _blame(place, error) from error
     except Exception as error:
         raise _blame(place, error) from error
 
 
 def _import_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise Misconfigured(f"{path}: no such file")
     # Its neighbours are what the file expects to import.
     sys.path.insert(0, str(path.parent.resolve()))
     spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
@@ -70,10 +69,9 @@ def _import_file(path: Path) -> ModuleType:
 
 def _blame(place: str, error: Exception) -> Misconfigured:
     """``demo.py:12: NameError: …``: the last line of the user's own code on the way to the error."""
-    if isinstance(error, Misconfigured) and error.__traceback__ is None:
-        return error
-    kind = "" if type(error).__module__ == "trisched.errors" else f"{type(error).__name__}: "
-    return Misconfigured(f"{_line_of(error) or place}: {kind}{error}")
+    kind = "" if isinstance(error, TrischedError) else f"{type(error).__name__}: "
+    message = error.msg if isinstance(error, SyntaxError) else str(error)
+    return Misconfigured(f"{_line_of(error) or place}: {kind}{message}")
 
 
 def _line_of(error: Exception) -> str | None:

@@ -82,8 +82,8 @@ class Leadership:
     async def _reign_until_deposed(self, epoch: int) -> None:
         try:
             await self._reign(epoch)
-        except Deposed as error:
-            log.warning("not leading any more", extra={"error": str(error)})
+        except* Deposed:
+            log.warning("not leading any more", extra={"epoch": epoch})
 
     async def _renew(self, epoch: int, scope: trio.CancelScope) -> None:
         while True:
@@ -101,8 +101,6 @@ class Leadership:
     async def _resign(self, epoch: int) -> None:
         with trio.move_on_after(2, shield=True):
             try:
-                await self._database.control(
-                    partial(leader_table.resign, epoch=epoch, incarnation=self._incarnation)
-                )
+                await self._database.control(partial(leader_table.resign, epoch=epoch, incarnation=self._incarnation))
             except StoreError:
                 log.warning("leadership was not handed over; it ends with its lease")

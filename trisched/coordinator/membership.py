@@ -132,20 +132,32 @@ class Membership:
         nonces = list(self._nonces)
         self._nonces.append(nonce)
 
-        def work(tx: Tx) -> bool:
-            return node_table.beat(
-                tx, self._node.id, self._node.incarnation, nonce=nonce, nonces=nonces, lease_us=self._lease_us
+        def work(tx: Tx) -> tuple[bool, bool]:
+            node_id, incarnation = self._node.id, self._node.incarnation
+            lapsed = node_table.lapsed(tx, node_id, incarnation)
+            return lapsed, node_table.beat(
+                tx, node_id, incarnation, nonce=nonce, nonces=nonces, lease_us=self._lease_us
             )
 
         try:
-            if not await self._database.control(work):
+            lapsed, renewed = await self._database.control(work)
+            if not renewed:
                 self._fence()
                 raise Superseded(f"another process is node {self._node.id!r} now")
+            if lapsed:
+                self._woke_late()
         except StoreError as error:
             log.warning("the node's lease could not be renewed", extra={"error": str(error)})
             self._contact_since = None
         else:
             self._granted(asked, nonce)
+
+    def _woke_late(self) -> None:
+        """The lease ran out unnoticed by Trio's clock (the host slept, a clock was set): others may have acted."""
+        self._contact_since = None
+        if self.lease_ok() and not self._only_one:
+            log.error("the lease of this node ran out unnoticed; all attempts of this node are stopped")
+            self._fence()
 
     def _granted(self, asked: float, nonce: str) -> None:
         self.deadline = asked + self._times.trusted()

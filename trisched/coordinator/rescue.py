@@ -46,6 +46,9 @@ def rescue(tx: Tx, times: LeaseTimes, epoch: int, *, quiet: bool = False) -> int
     if not gone:
         return 0
     leader_table.guard(tx, epoch)
+    if not node_table.leader_lives(tx):
+        # This node itself has just woken up from something: those it would judge may be about to renew, too.
+        return 0
     rescued = 0
     for incarnation in gone:
         rows = tx.rows(run_table.SQL.claimed_by, incarnation=incarnation, most=_BATCH)
@@ -58,9 +61,7 @@ def _take_back(tx: Tx, row: Row) -> bool:
     run_id, token, claim_id, number, crashes, node_id, started_at, spec = row
     delivery = msgspec.json.decode(spec).get("delivery", "retry")
     move, reason = after_loss(delivery, crashes + 1, MAX_CRASHES)
-    ending = Ending(
-        run_id=run_id, token=token, claim_id=claim_id, move=move, outcome=Outcome.LOST, reason=reason
-    )
+    ending = Ending(run_id=run_id, token=token, claim_id=claim_id, move=move, outcome=Outcome.LOST, reason=reason)
     if not run_table.end_attempt(tx, ending):
         return False
     attempt = Attempt(

@@ -5,7 +5,7 @@ Each origin (api, code, file) changes only its own jobs; switching a job on or o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
@@ -71,8 +71,8 @@ async def delete(scope: Scope, job: str, *, revision: int | None = None, origin:
     """
 
     def work(tx: Tx) -> None:
-        job_table.lock_graph(tx)
         stored = _own(tx, job, origin, revision)
+        job_table.lock_graph(tx)
         _refuse_dependents(tx, stored.spec.name, "delete")
         job_table.remove(tx, stored.id)
         run_table.cancel_job(tx, stored.id, "job deleted")
@@ -100,6 +100,8 @@ async def declare(scope: Scope, specs: Sequence[Mapping[str, object]], origin: s
 
 
 def _declare(scope: Scope, tx: Tx, declared: Sequence[Mapping[str, object]], origin: str) -> list[Job]:
+    # Nodes that start together declare the same jobs: one after the other, so that each finds what is there.
+    job_table.lock_graph(tx)
     now = run_table.now(tx)
     names = [str(fields.get("name", "")) for fields in declared]
     stored = job_table.of_names(tx, names)
@@ -107,7 +109,8 @@ def _declare(scope: Scope, tx: Tx, declared: Sequence[Mapping[str, object]], ori
     if foreign:
         raise Conflict("; ".join(f"{job.spec.name!r} {_WHERE[job.origin]}" for job in foreign))
     specs = _parse_all(scope, declared, now, stored)
-    _check_needs(tx, {name: spec for name, spec in specs.items() if name not in stored or stored[name].spec != spec})
+    changed = {name: spec for name, spec in specs.items() if name not in stored or stored[name].spec != spec}
+    _check_needs(tx, changed, "jobs.{}.".format)
     jobs = []
     for name, spec in specs.items():
         job = stored.get(name)
@@ -194,7 +197,7 @@ def _is_same(one: Schedule | None, other: Schedule | None) -> bool:
     return one is other if one is None or other is None else same_rule(one, other)
 
 
-def _check_needs(tx: Tx, changed: Mapping[str, JobSpec]) -> None:
+def _check_needs(tx: Tx, changed: Mapping[str, JobSpec], place: Callable[[str], str] = lambda _: "") -> None:
     """Refuses dependencies on jobs that do not exist, and cycles; waits for other changes of the graph."""
     needs = {name: spec.depends_on for name, spec in changed.items() if spec.depends_on}
     if not needs:
@@ -203,8 +206,8 @@ def _check_needs(tx: Tx, changed: Mapping[str, JobSpec]) -> None:
     wanted = sorted({need for each in needs.values() for need in each})
     known = job_table.known_names(tx, wanted) | changed.keys()
     errors = [
-        FieldError(f"depends_on[{index}]", f"there is no job {need!r}")
-        for each in needs.values()
+        FieldError(f"{place(name)}depends_on[{index}]", f"there is no job {need!r}")
+        for name, each in needs.items()
         for index, need in enumerate(each)
         if need not in known
     ]

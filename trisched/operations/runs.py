@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trisched.domain.job import Job
 from trisched.domain.lifecycle import MOVES, Move
 from trisched.domain.run import Run, RunStatus
 from trisched.domain.text import parse_text
-from trisched.errors import Conflict
+from trisched.errors import Conflict, NotFound
 from trisched.operations.intake import Intake
 from trisched.operations.run_views import RunDetail, RunFilter, RunPage, get, list_runs, output, required_run
 from trisched.operations.scope import Scope, required_job
@@ -90,10 +91,10 @@ async def cancel(scope: Scope, run_id: str, reason: object = None) -> RunStatus:
     text = "cancelled by request" if reason is None else parse_text(reason, "reason", most=1000)
 
     def work(tx: Tx) -> RunStatus:
-        run = required_run(tx, run_id)
+        required_run(tx, run_id)
         status = run_table.cancel(tx, run_id, text)
         if status is None:
-            raise Conflict(f"{run_id} is {required_run(tx, run.id).status} already; only a run that is not over can be")
+            raise Conflict(f"{run_id} is {required_run(tx, run_id).status} already")
         return status
 
     return await scope.database.write(work)
@@ -109,18 +110,19 @@ async def retry(scope: Scope, run_id: str) -> Submitted:
 
 def _retry(scope: Scope, tx: Tx, run_id: str) -> Submitted:
     run = required_run(tx, run_id)
-    if job_table.find(tx, run.job_id, lock=job_table.STAY) is None:
-        raise Conflict(f"the job of {run_id} was deleted")
+    try:
+        job = required_job(tx, run.job_id, lock=job_table.STAY)
+    except NotFound:
+        raise Conflict(f"the job of {run_id} was deleted") from None
     if run_table.revive(tx, run_id):
         return Submitted(run_id, MOVES[Move.REVIVE][1], created=False)
     if run.status is not RunStatus.COMPLETED:
         raise Conflict(f"{run_id} is {run.status}; only a run that is over can be retried")
-    return _again(scope, tx, run)
+    return _again(scope, tx, run, job)
 
 
-def _again(scope: Scope, tx: Tx, run: Run) -> Submitted:
+def _again(scope: Scope, tx: Tx, run: Run, job: Job) -> Submitted:
     """A new run with all that the old one was asked for, by the job as it is now."""
-    job = required_job(tx, run.job_id)
     if not job.spec.enabled:
         raise Conflict(f"the job {job.spec.name!r} is disabled; enable it first")
     fresh = NewRun(
@@ -139,7 +141,7 @@ def _again(scope: Scope, tx: Tx, run: Run) -> Submitted:
 
 
 async def resolve(scope: Scope, run_id: str, reason: object = None) -> RunStatus:
-    """Declares a held run done: a person has looked, and knows that it has had its effect. Conflict if it is not held."""
+    """Declares a held run done: a person knows that it has had its effect. Conflict if it is not held."""
     text = "resolved by request" if reason is None else parse_text(reason, "reason", most=1000)
 
     def work(tx: Tx) -> RunStatus:

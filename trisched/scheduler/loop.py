@@ -67,10 +67,10 @@ class Scheduler:
         """All of them in one transaction; if that fails, one by one, so that a bad one harms only itself."""
         try:
             await self._database.write(
-                lambda tx: tick.dispatch(tx, self._epoch, due, self._cache, self._ids)
+                partial(tick.dispatch, epoch=self._epoch, due=due, cache=self._cache, ids=self._ids)
             )
         except UnknownRevision:
-            await self._cache.refresh()
+            await self._cache.refresh(everything=True)
             await self._one_by_one(due)
         except (StoreError, Deposed):
             raise
@@ -82,7 +82,7 @@ class Scheduler:
         for entry in due:
             try:
                 await self._database.write(
-                    lambda tx, entry=entry: tick.dispatch(tx, self._epoch, [entry], self._cache, self._ids)
+                    partial(tick.dispatch, epoch=self._epoch, due=[entry], cache=self._cache, ids=self._ids)
                 )
             except (StoreError, Deposed):
                 raise
@@ -91,13 +91,11 @@ class Scheduler:
 
     async def _record_failure(self, due: Due, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"
-        await self._database.write(
-            lambda tx: tick.record_failure(tx, self._epoch, due, self._cache, self._ids, text)
-        )
+        await self._database.write(lambda tx: tick.record_failure(tx, self._epoch, due, self._cache, self._ids, text))
 
 
 def _seconds_until_due(tx: Tx) -> float:
     now = run_table.now(tx)
-    row = tx.one(job_table.SQL.next_due)
-    moments = [moment for moment in (row and row[0], run_table.next_due(tx)) if moment is not None]
+    [[next_slot_due]] = tx.rows(job_table.SQL.next_due)
+    moments = [moment for moment in (next_slot_due, run_table.next_due(tx)) if moment is not None]
     return max(min(moments) - now, 0) / 1_000_000 if moments else _LONGEST

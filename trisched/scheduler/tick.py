@@ -11,10 +11,11 @@ import attrs
 from trisched.clock import Ids
 from trisched.domain.job import Job
 from trisched.domain.misfire import SlotPlan, plan_slots
-from trisched.domain.run import PRIORITY_CLASS, WAITS_OVERLAP, RunStatus
+from trisched.domain.run import PRIORITY_CLASS, WAITS_OVERLAP, Priority, RunStatus
 from trisched.domain.slot import next_slot
 from trisched.storage.database import Tx
 from trisched.storage.job_cache import JobCache
+from trisched.storage.statements import Statement
 from trisched.storage.tables import job as job_table
 from trisched.storage.tables import leader as leader_table
 from trisched.storage.tables import run as run_table
@@ -29,6 +30,9 @@ PROMOTE_BATCH: Final = 500
 #: A job whose dispatch failed this often loses the slot, so that it never holds up others.
 MAX_FAILURES: Final = 5
 _RETRY_US: Final = 1_000_000
+#: A definition that cannot be read has no next slot to go on with; perhaps a newer version leads soon.
+_UNREADABLE_US: Final = 60_000_000
+_STILL_DUE: Final = job_table.SQL.still_due.filled(lock=Statement("lock", "", "FOR NO KEY UPDATE"))
 
 
 @attrs.frozen
@@ -39,6 +43,7 @@ class Due:
     revision: int
     slot_at: int
     failures: int
+    queue: str
 
 
 class UnknownRevision(Exception):
@@ -53,6 +58,7 @@ def due_jobs(tx: Tx, most: int) -> list[Due]:
 def dispatch(tx: Tx, epoch: int, due: Sequence[Due], cache: JobCache, ids: Ids) -> int:
     """Makes the runs of all ``due`` jobs and moves their schedules on; answers the number of new runs."""
     leader_table.guard(tx, epoch)
+    due = _still_due(tx, due)
     now = run_table.now(tx)
     jobs = [_current(entry, cache) for entry in due]
     active = {row[0] for row in tx.rows(run_table.SQL.active_jobs, jobs=[job.id for job in jobs])}
@@ -76,6 +82,12 @@ def dispatch(tx: Tx, epoch: int, due: Sequence[Due], cache: JobCache, ids: Ids) 
     fresh = run_table.add_missing(tx, runs) if runs else set()
     tx.many(job_table.SQL.advance, steps)
     return len(fresh)
+
+
+def _still_due(tx: Tx, due: Sequence[Due]) -> list[Due]:
+    """Those that nobody has changed or moved on since they were read; nobody can until the transaction is over."""
+    rows = set(tx.rows(_STILL_DUE, ids=[entry.job_id for entry in due]))
+    return [entry for entry in due if (entry.job_id, entry.revision, entry.slot_at) in rows]
 
 
 def promote(tx: Tx, epoch: int) -> tuple[int, int]:
@@ -121,6 +133,9 @@ def runs_of(job: Job, plan: SlotPlan, *, active: bool, ids: Ids) -> list[NewRun]
         runs.append(make(slot, RunStatus.PENDING if active else RunStatus.QUEUED, waits=active))
         active = True
     for slot in plan.run:
+        if job.spec.overlap == "cancel_running" and slot != plan.run[-1]:
+            runs.append(make(slot, RunStatus.SKIPPED, reason="overlap: the next slot came due before it could start"))
+            continue
         runs.append(_on_time(job, slot, active, make))
         active = active or runs[-1].status is not RunStatus.SKIPPED
     return runs
@@ -164,20 +179,35 @@ def _cancel_active(tx: Tx, job_id: str) -> None:
 def record_failure(tx: Tx, epoch: int, due: Due, cache: JobCache, ids: Ids, error: str) -> None:
     """Notes that a job's slot could not be dispatched; the fifth time the slot is given up and recorded."""
     leader_table.guard(tx, epoch)
+    if not _still_due(tx, [due]):
+        return
+    job, failures = cache.jobs.get(due.job_id), due.failures + 1
     values = {"id": due.job_id, "revision": due.revision, "slot_at": due.slot_at}
     alarm = f"its slot could not be dispatched: {error}"[:1000]
-    if due.failures + 1 < MAX_FAILURES:
-        tx.count(job_table.SQL.dispatch_failed, **values, alarm=alarm, wait_us=_RETRY_US)
-        return
-    job = cache.jobs.get(due.job_id)
-    after = _slot_after(job, run_table.now(tx))
-    due_at = None if job is None else job_table.due_for(job.id, job.spec, after)
-    tx.count(job_table.SQL.give_up_slot, **values, alarm=alarm, next_slot_at=after, next_due_at=due_at)
-    if job is not None:
-        reason = f"dispatch failed {MAX_FAILURES} times: {error}"[:1000]
-        run_table.add_missing(tx, [_maker(job, ids)(due.slot_at, RunStatus.SKIPPED, reason=reason)])
-    log.error("a slot was given up", extra={"job_id": due.job_id, "slot_at": due.slot_at, "error": error})
+    if job is None or failures < MAX_FAILURES:
+        wait = _RETRY_US if failures < MAX_FAILURES else _UNREADABLE_US
+        tx.count(job_table.SQL.dispatch_failed, **values, alarm=alarm, wait_us=wait)
+    else:
+        after = None if job.spec.schedule is None else next_slot(job.spec.schedule, run_table.now(tx))
+        due_at = job_table.due_for(job.id, job.spec, after)
+        tx.count(job_table.SQL.give_up_slot, **values, alarm=alarm, next_slot_at=after, next_due_at=due_at)
+    if failures == MAX_FAILURES:
+        run_table.add_missing(tx, [_given_up(due, ids, f"dispatch failed {failures} times: {error}"[:1000])])
+        log.error("a slot was given up", extra={"job_id": due.job_id, "slot_at": due.slot_at, "error": error})
 
 
-def _slot_after(job: Job | None, now: int) -> int | None:
-    return None if job is None or job.spec.schedule is None else next_slot(job.spec.schedule, now)
+def _given_up(due: Due, ids: Ids, reason: str) -> NewRun:
+    """The record of a slot; it does without the definition of its job, which may be what is broken."""
+    return NewRun(
+        id=ids.new("run"),
+        job_id=due.job_id,
+        job_revision=due.revision,
+        queue=due.queue,
+        priority=PRIORITY_CLASS[Priority.NORMAL],
+        parameters="{}",
+        retries=0,
+        origin="schedule",
+        status=RunStatus.SKIPPED,
+        slot_at=due.slot_at,
+        reason=reason,
+    )

@@ -27,9 +27,9 @@ class JobCache:
         #: Grows whenever a job changed: who derives something from the jobs compares it.
         self.version = 0
 
-    async def refresh(self) -> None:
-        """Reads what was written since the last time."""
-        since = self._seen_at
+    async def refresh(self, *, everything: bool = False) -> None:
+        """Reads what was written since the last time, or everything."""
+        since = None if everything else self._seen_at
 
         def read(tx: Tx) -> tuple[int, list[Row]]:
             stamp = run_table.now(tx)

@@ -16,7 +16,9 @@ from trisched.operations.run_views import OutputLine, RunDetail, RunPage
 from trisched.operations.schedules import Preview
 from trisched.operations.submission import Submitted
 from trisched.operations.system import NodeState, QueueState
-from trisched.web import wire
+from trisched.web.wire import job as job_wire
+from trisched.web.wire import run as run_wire
+from trisched.web.wire import system as system_wire
 
 
 def instant(at: int | None) -> str | None:
@@ -29,11 +31,13 @@ def seconds(start: int | None, end: int | None) -> float | None:
     return None if start is None or end is None else max(end - start, 0) / MICROSECONDS
 
 
-def job(detail: JobDetail) -> wire.Job:
+def job(detail: JobDetail) -> job_wire.Job:
     """A job with its newest run."""
     stored = detail.job
     fields: dict[str, Any] = job_fields(stored.spec)
-    return wire.Job(
+    fields["schedule"] = msgspec.convert(fields["schedule"], job_wire.ScheduleFields | None)
+    fields["backoff"] = msgspec.convert(fields["backoff"], job_wire.BackoffFields)
+    return job_wire.Job(
         **fields,
         id=stored.id,
         origin=stored.origin,
@@ -46,20 +50,20 @@ def job(detail: JobDetail) -> wire.Job:
     )
 
 
-def last_run(run: StoredRun, now: int) -> wire.LastRun:
+def last_run(run: StoredRun, now: int) -> job_wire.LastRun:
     """A run in short."""
-    return wire.LastRun(
+    return job_wire.LastRun(
         id=run.id, status=run.status, started_at=instant(run.started_at), duration=duration(run, now)
     )
 
 
-def job_list(page: JobPage) -> wire.JobList:
+def job_list(page: JobPage) -> job_wire.JobList:
     """One page of jobs."""
     counts = page.counts
-    return wire.JobList(
+    return job_wire.JobList(
         jobs=[job(detail) for detail in page.jobs],
         total=page.total,
-        counts=wire.JobCounts(
+        counts=job_wire.JobCounts(
             total=counts.total,
             enabled=counts.total - counts.disabled,
             disabled=counts.disabled,
@@ -68,13 +72,13 @@ def job_list(page: JobPage) -> wire.JobList:
             alarmed=counts.alarmed,
             by_last_status=counts.by_last,
         ),
-        broken=[wire.BrokenJob(id=job_id, reason=reason) for job_id, reason in page.broken.items()],
+        broken=[job_wire.BrokenJob(id=job_id, reason=reason) for job_id, reason in page.broken.items()],
     )
 
 
-def job_stats(figures: JobFigures) -> wire.JobStats:
+def job_stats(figures: JobFigures) -> job_wire.JobStats:
     """The figures of a job."""
-    return wire.JobStats(
+    return job_wire.JobStats(
         runs=figures.runs,
         by_status={status.value: number for status, number in figures.by_status.items()},
         success_rate=figures.success_rate,
@@ -84,9 +88,9 @@ def job_stats(figures: JobFigures) -> wire.JobStats:
     )
 
 
-def submitted(answer: Submitted) -> wire.Submitted:
+def submitted(answer: Submitted) -> run_wire.Submitted:
     """The answer to a submission."""
-    return wire.Submitted(run_id=answer.run_id, status=answer.status, created=answer.created)
+    return run_wire.Submitted(run_id=answer.run_id, status=answer.status, created=answer.created)
 
 
 def duration(run: StoredRun, now: int) -> float | None:
@@ -119,13 +123,13 @@ def _run_fields(run: StoredRun, job_name: str, now: int) -> dict[str, Any]:
     }
 
 
-def run_list(page: RunPage) -> wire.RunList:
+def run_list(page: RunPage) -> run_wire.RunList:
     """One page of runs."""
-    runs = [wire.Run(**_run_fields(run, page.job_names.get(run.job_id, run.job_id), page.now)) for run in page.runs]
-    return wire.RunList(runs=runs, next=page.next)
+    runs = [run_wire.Run(**_run_fields(run, page.job_names.get(run.job_id, run.job_id), page.now)) for run in page.runs]
+    return run_wire.RunList(runs=runs, next=page.next)
 
 
-def run(detail: RunDetail) -> wire.RunDetail:
+def run(detail: RunDetail) -> run_wire.RunDetail:
     """A run with all that is known of it."""
     stored = detail.run
     results = [each.result for each in detail.attempts if each.effective and each.outcome is Outcome.COMPLETED]
@@ -134,7 +138,7 @@ def run(detail: RunDetail) -> wire.RunDetail:
     if stored.status is RunStatus.RUNNING:
         attempts.append(_live(stored, detail.now))
     overrides = msgspec.json.decode(stored.overrides) if stored.overrides else {}
-    return wire.RunDetail(
+    return run_wire.RunDetail(
         **_run_fields(stored, detail.job_name, detail.now),
         parameters=msgspec.Raw(stored.parameters.encode()),
         timeout=overrides.get("timeout"),
@@ -152,8 +156,8 @@ def _as_text(result: str | None) -> str:
     return value if isinstance(value, str) else result
 
 
-def _attempt(attempt: StoredAttempt) -> wire.Attempt:
-    return wire.Attempt(
+def _attempt(attempt: StoredAttempt) -> run_wire.Attempt:
+    return run_wire.Attempt(
         number=attempt.number,
         token=attempt.token,
         worker=attempt.node_id,
@@ -169,9 +173,9 @@ def _attempt(attempt: StoredAttempt) -> wire.Attempt:
     )
 
 
-def _live(run: StoredRun, now: int) -> wire.Attempt:
+def _live(run: StoredRun, now: int) -> run_wire.Attempt:
     """The attempt under way, which only the run knows of."""
-    return wire.Attempt(
+    return run_wire.Attempt(
         number=run.attempt,
         token=run.token,
         worker=run.node_id,
@@ -180,21 +184,21 @@ def _live(run: StoredRun, now: int) -> wire.Attempt:
     )
 
 
-def output(lines: list[OutputLine], after: int) -> wire.Output:
+def output(lines: list[OutputLine], after: int) -> run_wire.Output:
     """Lines of output."""
-    return wire.Output(
+    return run_wire.Output(
         lines=[
-            wire.OutputLine(number=line.number, time=format_instant(line.at), stream=line.stream, text=line.text)
+            run_wire.OutputLine(number=line.number, time=format_instant(line.at), stream=line.stream, text=line.text)
             for line in lines
         ],
         next=lines[-1].number if lines else after,
     )
 
 
-def worker(state: NodeState) -> wire.Worker:
+def worker(state: NodeState) -> system_wire.Worker:
     """A node."""
     node = state.node
-    return wire.Worker(
+    return system_wire.Worker(
         id=node.id,
         state="left" if not state.alive else "alive" if node.draining_at is None else "draining",
         leader=state.leader,
@@ -210,10 +214,10 @@ def worker(state: NodeState) -> wire.Worker:
     )
 
 
-def queue(state: QueueState) -> wire.Queue:
+def queue(state: QueueState) -> system_wire.Queue:
     """A queue."""
     number = state.by_status.get
-    return wire.Queue(
+    return system_wire.Queue(
         name=state.name,
         paused=state.paused_at is not None,
         pending=number(RunStatus.PENDING, 0),
@@ -224,10 +228,10 @@ def queue(state: QueueState) -> wire.Queue:
     )
 
 
-def execution(each: Execution) -> wire.Execution:
+def execution(each: Execution) -> job_wire.Execution:
     """One attempt of a job's history."""
     attempt, of_run = each.attempt, each.run
-    return wire.Execution(
+    return job_wire.Execution(
         run_id=of_run.id,
         attempt=of_run.attempt if attempt is None else attempt.number,
         status=of_run.status.value if attempt is None else attempt.outcome.value,
@@ -240,7 +244,7 @@ def execution(each: Execution) -> wire.Execution:
     )
 
 
-def preview(shown: Preview) -> wire.SchedulePreview:
+def preview(shown: Preview) -> job_wire.SchedulePreview:
     """A schedule with its next fires."""
-    fires = [wire.Fire(utc=fire.utc, local=fire.local, note=fire.note) for fire in shown.fires]
-    return wire.SchedulePreview(words=shown.words, timezone=shown.timezone, fires=fires)
+    fires = [job_wire.Fire(utc=fire.utc, local=fire.local, note=fire.note) for fire in shown.fires]
+    return job_wire.SchedulePreview(words=shown.words, timezone=shown.timezone, fires=fires)

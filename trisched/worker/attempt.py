@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
@@ -19,6 +19,7 @@ from trisched.domain.run import Attempt, Outcome
 from trisched.storage.tables.attempt import Chunk
 from trisched.storage.tables.run import Claimed
 from trisched.worker.executors import Call, Ended, Failure
+from trisched.worker.executors.failure import ending as ending_of
 from trisched.worker.output import Line, OutputBuffer
 from trisched.worker.plan import Plan
 
@@ -71,12 +72,15 @@ def timeout_of(run: Claimed, spec: JobSpec) -> float:
     return overrides.get("timeout", spec.timeout)
 
 
-async def execute(live: Live, call: Call) -> Ended | None:
+async def execute(live: Live, make_call: Callable[[], Call]) -> Ended | None:
     """What the executor answered; None if the attempt was stopped or ran out of time."""
     live.began_at = trio.current_time()
-    live.scope.deadline = live.began_at + timeout_of(live.run, live.plan.job.spec)
-    with live.scope:
-        return await live.plan.executor.execute(call)
+    try:
+        live.scope.deadline = live.began_at + timeout_of(live.run, live.plan.job.spec)
+        with live.scope:
+            return await live.plan.executor.execute(make_call())
+    except Exception as error:  # noqa: BLE001 - unreadable parameters, a faulty executor: this attempt's alone
+        return ending_of(error)
     return None
 
 

@@ -14,26 +14,26 @@ import trio
 
 from trisched.clock import Clock, Ids
 from trisched.errors import StoreError
-from trisched.storage.database import Database, Tx
-from trisched.storage.tables import attempt as attempt_table
-from trisched.storage.tables import run as run_table
+from trisched.storage.database import Database
 from trisched.storage.tables.run import Claimed
-from trisched.storage.wakeup import CANCEL, EVERYTHING, JOBS, queue_of
 from trisched.worker import attempt as attempts
 from trisched.worker.attempt import Live, Stop
+from trisched.worker.claims import Claims
 from trisched.worker.context import Context
 from trisched.worker.executors import Call
 from trisched.worker.output import OutputBuffer
-from trisched.worker.plan import Plan, Plans
+from trisched.worker.plan import Plans
 from trisched.worker.record import Finished, Recorder
+from trisched.worker.watch import Watch
 
 log = logging.getLogger(__name__)
 _BATCH: Final = 500
-#: Wake-ups tell of new work; looking by itself is only for those that got lost.
-_POLL: Final = 1.0
+#: After a failed claim, and while the lease is in doubt.
+_PAUSE: Final = 1.0
 #: Places that become free one by one are filled together, after waiting at most this long.
 _LINGER: Final = 0.002
-_FLUSH: Final = 0.5
+#: When all attempts are over, a database that does not answer is waited for no longer than this.
+_LAST_WORDS: Final = 10.0
 
 
 @attrs.frozen(kw_only=True)
@@ -67,15 +67,18 @@ class Worker:
         self._ids, self._clock, self._random = ids, clock, randomness
         self._lease_ok, self._submit = lease_ok, submit
         self._recorder = Recorder(database, self._recorded)
+        self._claims = Claims(
+            database,
+            plans,
+            ids=ids,
+            node_id=settings.node_id,
+            incarnation=settings.incarnation,
+            queues=settings.queues,
+        )
         self._live: dict[str, Live] = {}
+        self._watch = Watch(database, self._live, settings.incarnation)
         self._in_flight = 0
-        self._hints: set[str] = set()
-        self._look_everywhere = True
-        self._jobs_changed = True
-        self._doubtful: list[str] = []
-        self._news = trio.Event()
         self._freed = trio.Event()
-        self._cancels = trio.Event()
         self._stopping = trio.Event()
         self._stop_now = trio.Event()
 
@@ -89,7 +92,7 @@ class Worker:
         if self._stopping.is_set():
             self._stop_now.set()
         self._stopping.set()
-        self._news.set()
+        self._claims.interrupt()
         self._freed.set()
 
     def fence(self) -> None:
@@ -101,14 +104,14 @@ class Worker:
         """Works until ``stop`` is called, then returns with nothing left in its hands."""
         async with trio.open_nursery() as services:
             services.start_soon(self._recorder.run)
-            services.start_soon(self._flush_output)
-            services.start_soon(self._watch_cancels)
+            services.start_soon(self._watch.flush_regularly)
+            services.start_soon(self._watch.stop_cancelled)
             with self._database.wakeups.listening(self._on_topic):
                 task_status.started()
                 async with trio.open_nursery() as nursery:
                     await self._claim_until_stopped(nursery)
                     await self._drain()
-            await self._recorder.wait_idle()
+            await self._put_away()
             services.cancel_scope.cancel()
 
     async def _drain(self) -> None:
@@ -116,6 +119,7 @@ class Worker:
         with trio.move_on_after(self._settings.drain_timeout):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._wait_stop_now, nursery.cancel_scope)
+                nursery.start_soon(self._claims.return_all)
                 while self._live:
                     self._freed = trio.Event()
                     await self._freed.wait()
@@ -123,22 +127,22 @@ class Worker:
         for live in list(self._live.values()):
             live.stop(Stop.RELEASE)
 
+    async def _put_away(self) -> None:
+        """Sees to it that the database knows everything; what it cannot be told is left to the rescue."""
+        with trio.move_on_after(_LAST_WORDS) as scope:
+            await self._claims.return_all()
+            await self._recorder.wait_idle()
+            await self._watch.flush()
+        if scope.cancelled_caught:
+            log.error("the database does not answer; the last results are lost and their runs will be rescued")
+
     async def _wait_stop_now(self, scope: trio.CancelScope) -> None:
         await self._stop_now.wait()
         scope.cancel()
 
     def _on_topic(self, topic: str) -> None:
-        queue = queue_of(topic)
-        if queue is not None:
-            self._hints.add(queue)
-        elif topic in (JOBS, EVERYTHING):
-            self._jobs_changed = True
-            self._look_everywhere = True
-        elif topic != CANCEL:
-            return
-        if topic in (CANCEL, EVERYTHING):
-            self._cancels.set()
-        self._news.set()
+        self._claims.on_topic(topic)
+        self._watch.on_topic(topic)
 
     def _recorded(self, count: int) -> None:
         self._in_flight -= count
@@ -147,56 +151,30 @@ class Worker:
     async def _claim_until_stopped(self, nursery: trio.Nursery) -> None:
         while not self._stopping.is_set():
             try:
-                if await self._claim_some(nursery):
-                    continue
+                # Without a good lease nothing may start, so nothing is claimed.
+                if not self._lease_ok():
+                    await self._pause()
+                elif not await self._claim_some(nursery):
+                    await self._claims.wait_news()
             except StoreError as error:
                 log.warning("no work can be claimed", extra={"error": str(error)})
-                self._look_everywhere = True
-                with trio.move_on_after(_POLL):
-                    await self._stopping.wait()
-                continue
-            await self._wait_news()
+                self._claims.look_everywhere()
+                await self._pause()
 
-    async def _wait_news(self) -> None:
-        if not self._hints and not self._look_everywhere and not self._stopping.is_set():
-            self._news = trio.Event()
-            with trio.move_on_after(_POLL) as scope:
-                await self._news.wait()
-            self._look_everywhere = self._look_everywhere or scope.cancelled_caught
+    async def _pause(self) -> None:
+        with trio.move_on_after(_PAUSE):
+            await self._stopping.wait()
 
     async def _claim_some(self, nursery: trio.Nursery) -> bool:
         """Fills the free capacity once; False when there is nothing to claim."""
-        if self._jobs_changed:
-            self._jobs_changed = False
-            await self._plans.refresh()
-        queue = await self._choose_queue()
-        if queue is None:
-            return False
         free = await self._wait_capacity()
         if self._stopping.is_set():
             return True
-        most = min(free, _BATCH)
-        runs = await self._claim(queue, most)
-        if len(runs) < most:
-            self._hints.discard(queue)
-        await self._start(runs, nursery)
+        runs = await self._claims.take(min(free, _BATCH))
+        if runs is None:
+            return False
+        self._start(runs, nursery)
         return True
-
-    async def _choose_queue(self) -> str | None:
-        """The queue with the most urgent run; asked of the database only when several may have one."""
-        if self._look_everywhere or len(self._hints) > 1:
-            self._look_everywhere = False
-            heads = await self._database.read(
-                lambda tx: [row[0] for row in tx.rows(run_table.SQL.queue_heads)]
-            )
-            mine = [queue for queue in heads if self._serves(queue)]
-            self._hints = set(mine)
-            return mine[0] if mine else None
-        self._hints = {queue for queue in self._hints if self._serves(queue)}
-        return next(iter(self._hints), None)
-
-    def _serves(self, queue: str) -> bool:
-        return not self._settings.queues or queue in self._settings.queues
 
     async def _wait_capacity(self) -> int:
         """How many attempts may start; waits for a place, and a moment for others to join it."""
@@ -210,55 +188,22 @@ class Worker:
                 await self._freed.wait()
         return max(concurrency - self._in_flight, 1)
 
-    async def _claim(self, queue: str, most: int) -> list[Claimed]:
-        claim_id, doubtful = self._ids.token(), list(self._doubtful)
-
-        def work(tx: Tx) -> list[Claimed]:
-            for doubt in doubtful:
-                run_table.give_back(tx, doubt)
-            return run_table.claim(
-                tx,
-                queue=queue,
-                node_id=self._settings.node_id,
-                incarnation=self._settings.incarnation,
-                claim_id=claim_id,
-                most=most,
-                excluded=self._plans.excluded,
-            )
-
-        # Until the answer is here the claim may or may not exist; if it never comes, it is given back.
-        self._doubtful.append(claim_id)
-        runs = await self._database.write(work)
-        self._doubtful = []
-        return runs
-
-    async def _start(self, runs: list[Claimed], nursery: trio.Nursery) -> None:
+    def _start(self, runs: list[Claimed], nursery: trio.Nursery) -> None:
         if not self._lease_ok():
-            # The answer came too late: another node may have these by now. The next claim gives them back.
-            self._doubtful += {run.claim_id for run in runs}
+            # The answer came too late: another node may have these by now.
+            self._claims.put_back(runs)
             return
-        if any(self._plans.find(run.job_id) is None for run in runs):
-            await self._plans.refresh()
         claimed_at = trio.current_time()
         self._in_flight += len(runs)
         for run in runs:
             plan = self._plans.find(run.job_id)
-            if plan is None:
-                await self._hand_back(run)
-            else:
-                output = OutputBuffer(clock=self._clock.now_us)
-                live = Live(run, plan, output, trio.CancelScope(), claimed_at)
-                self._live[run.id] = live
-                nursery.start_soon(self._attempt, live)
-
-    async def _hand_back(self, run: Claimed) -> None:
-        """A job that came after the claim's exclusions were made, and that this node cannot run."""
-        await self._database.write(partial(run_table.give_back_run, run=run))
-        self._in_flight -= 1
+            assert plan is not None
+            live = Live(run, plan, OutputBuffer(clock=self._clock.now_us), trio.CancelScope(), claimed_at)
+            self._live[run.id] = live
+            nursery.start_soon(self._attempt, live)
 
     async def _attempt(self, live: Live) -> None:
-        call = self._call(live)
-        ended = await attempts.execute(live, call)
+        ended = await attempts.execute(live, partial(self._call, live))
         ending, error = attempts.decide(live, ended, self._random)
         history = attempts.history(live, ending, ended, error, self._settings.node_id)
         del self._live[live.run.id]
@@ -275,9 +220,7 @@ class Worker:
         run, plan = live.run, live.plan
         spec = plan.job.spec
         node_id = self._settings.node_id
-        parameters: Mapping[str, object] = (
-            {} if run.parameters == "{}" else msgspec.json.decode(run.parameters)
-        )
+        parameters: Mapping[str, object] = {} if run.parameters == "{}" else msgspec.json.decode(run.parameters)
         key = run.key or run.id
         context = Context(
             run.id, spec.name, run.attempt, key, run.token, node_id, parameters, run.slot_at, live.output,
@@ -287,35 +230,3 @@ class Worker:
             run.id, spec.name, run.attempt, run.token, run.claim_id, node_id, run.slot_at, key, parameters,
             plan.function, spec.command, spec.cwd, spec.env, spec.kill_after, live.output, context,
         )  # fmt: skip
-
-    async def _flush_output(self) -> None:
-        """Stores new lines of running attempts now and then, so that people can watch."""
-        while True:
-            await trio.sleep(_FLUSH)
-            chunks = [
-                live.chunk(lines) for live in list(self._live.values()) if (lines := live.output.take())
-            ]
-            if not chunks:
-                continue
-            try:
-                await self._database.write(partial(attempt_table.add_output, chunks=chunks))
-            except StoreError as error:
-                log.warning("output was not stored", extra={"error": str(error)})
-
-    async def _watch_cancels(self) -> None:
-        """Stops attempts that somebody asked to stop: at the wake-up, or at the next look."""
-        while True:
-            with trio.move_on_after(_POLL):
-                await self._cancels.wait()
-            self._cancels = trio.Event()
-            if not self._live:
-                continue
-            try:
-                ids = await self._database.read(
-                    partial(run_table.cancels_of, incarnation=self._settings.incarnation)
-                )
-            except StoreError:
-                continue
-            for run_id in ids:
-                if run_id in self._live:
-                    self._live[run_id].stop(Stop.CANCEL)

@@ -27,9 +27,7 @@ class Plan:
 class Plans:
     """The plans of all jobs that this node can run, and the ids of those it cannot."""
 
-    def __init__(
-        self, cache: JobCache, tasks: Tasks, executors: Mapping[str, Executor], tags: frozenset[str]
-    ) -> None:
+    def __init__(self, cache: JobCache, tasks: Tasks, executors: Mapping[str, Executor], tags: frozenset[str]) -> None:
         self._cache, self._tasks, self._executors, self._tags = cache, tasks, executors, tags
         self._version = -1
         self._plans: dict[str, Plan] = {}
@@ -44,9 +42,11 @@ class Plans:
         self._version = self._cache.version
         made = {job.id: self._plan(job) for job in self._cache.jobs.values()}
         self._plans = {job_id: plan for job_id, plan in made.items() if plan is not None}
-        self.excluded = sorted(
-            {job_id for job_id, plan in made.items() if plan is None} | self._cache.broken.keys()
-        )
+        self.excluded = sorted({job_id for job_id, plan in made.items() if plan is None} | self._cache.broken.keys())
+
+    def leave(self, job_ids: set[str]) -> None:
+        """Leaves the runs of these jobs, which nobody here knows, for others until some job changes."""
+        self.excluded = sorted({*self.excluded, *job_ids})
 
     def find(self, job_id: str) -> Plan | None:
         """The plan of that job, if this node can run it."""
@@ -64,6 +64,5 @@ class Plans:
             executor = self._executors.get(spec.type)
             return None if executor is None else Plan(job, executor, None, frees)
         task = self._tasks.find(spec.function or "")
-        if task is None:
-            return None
-        return Plan(job, self._executors[task.mode], task.bound, frees)
+        executor = None if task is None else self._executors.get(task.mode)
+        return None if task is None or executor is None else Plan(job, executor, task.bound, frees)

@@ -102,4 +102,6 @@ def record(tx: Tx, batch: Sequence[Finished]) -> None:
 
 
 def _stored_before(tx: Tx, ending: Ending) -> bool:
-    return attempt_table.was_effective(tx, ending.run_id, ending.token, ending.claim_id)
+    """Whether this very end was stored already, its answer having got lost; a rescue stores another one, the loss."""
+    outcome = attempt_table.effective_outcome(tx, ending.run_id, ending.token, ending.claim_id)
+    return outcome is ending.outcome

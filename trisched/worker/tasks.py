@@ -35,9 +35,7 @@ class Tasks:
             raise Invalid.at("mode", f"{chosen} needs {need}; {name} is none")
         known = self._tasks.get(name)
         if known is not None and known.bound.function is not function:
-            raise Invalid.at(
-                "name", f"there is another function registered as {name!r}; give one of them a name="
-            )
+            raise Invalid.at("name", f"there is another function registered as {name!r}; give one of them a name=")
         task = Task(name, bound, chosen)
         self._tasks[name] = task
         return task

@@ -141,7 +141,8 @@ CREATE TABLE attempt (
     error TEXT,
     traceback TEXT,
     result TEXT,
-    PRIMARY KEY (run_id, token, claim_id)
+    -- A lost attempt may still come to its end: both are kept.
+    PRIMARY KEY (run_id, token, claim_id, effective)
 );
 
 CREATE TABLE output (

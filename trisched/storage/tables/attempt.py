@@ -37,10 +37,10 @@ def add(tx: Tx, attempts: Sequence[Attempt]) -> None:
             tx.count(_ADD, **dict(zip(COLUMNS, row, strict=True)))
 
 
-def was_effective(tx: Tx, run_id: str, token: int, claim_id: str) -> bool:
-    """Whether this very attempt's end was stored before: its first answer got lost on the way."""
+def effective_outcome(tx: Tx, run_id: str, token: int, claim_id: str) -> Outcome | None:
+    """How this attempt ended as far as its run is concerned; None if nothing of it is stored yet."""
     row = tx.one(SQL.outcome_of, run_id=run_id, token=token, claim_id=claim_id)
-    return row is not None and bool(row[0])
+    return None if row is None else Outcome(row[0])
 
 
 def of_run(tx: Tx, run_id: str) -> list[Attempt]:

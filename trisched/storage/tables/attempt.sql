@@ -7,7 +7,7 @@ INSERT INTO attempt ({columns}) VALUES (:run_id, :token, :claim_id, :number, :no
 ON CONFLICT DO NOTHING
 
 -- outcome_of --
-SELECT effective FROM attempt WHERE run_id = :run_id AND token = :token AND claim_id = :claim_id
+SELECT outcome FROM attempt WHERE run_id = :run_id AND token = :token AND claim_id = :claim_id AND effective = 1
 
 -- of_runs --
 SELECT {columns} FROM attempt WHERE run_id {in:ids} ORDER BY started_at DESC

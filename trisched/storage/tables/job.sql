@@ -44,9 +44,13 @@ SELECT count(*) FROM job WHERE deleted_at IS NULL AND {where}
 
 -- due --
 -- Jobs whose next slot has come; the longest overdue first.
-SELECT id, revision, next_slot_at, dispatch_failures FROM job
+SELECT id, revision, next_slot_at, dispatch_failures, queue FROM job
 WHERE next_due_at IS NOT NULL AND next_due_at <= (SELECT now_us())
 ORDER BY next_due_at LIMIT :most
+
+-- still_due --
+-- Held until the transaction is over: a job that was changed, switched off or removed meanwhile makes no run.
+SELECT id, revision, next_slot_at FROM job WHERE id {in:ids} AND next_due_at IS NOT NULL ORDER BY id {lock}
 
 -- next_due --
 SELECT min(next_due_at) FROM job WHERE next_due_at IS NOT NULL

@@ -92,6 +92,16 @@ def gone(tx: Tx, grace_us: int, *, quiet: bool) -> list[str]:
     return [row[0] for row in tx.rows(SQL.gone, grace_us=grace_us, quiet=int(quiet))]
 
 
+def leader_lives(tx: Tx) -> bool:
+    """Whether the node that leads has a living lease itself."""
+    return tx.one(SQL.leader_lives) is not None
+
+
+def lapsed(tx: Tx, node_id: str, incarnation: str) -> bool:
+    """Whether the lease of this node has run out, so that others may have taken its runs."""
+    return tx.one(SQL.lapsed, id=node_id, incarnation=incarnation) is not None
+
+
 def forget(tx: Tx, age_us: int) -> None:
     """Drops rows of nodes that left long ago."""
     tx.count(SQL.forget, age_us=age_us)

@@ -41,5 +41,13 @@ WHERE run.claim_id IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM node WHERE node.incarnation = run.incarnation AND node.lease_until > 0
     AND (:quiet = 1 OR node.lease_until + :grace_us > (SELECT now_us())))
 
+-- leader_lives --
+-- Whether the leader's own node has a living lease: one without has no business to judge others.
+SELECT 1 FROM node JOIN cluster ON cluster.leader_incarnation = node.incarnation
+WHERE cluster.id = 1 AND node.lease_until > now_us()
+
+-- lapsed --
+SELECT 1 FROM node WHERE id = :id AND incarnation = :incarnation AND lease_until <= now_us()
+
 -- forget --
 DELETE FROM node WHERE lease_until < now_us() - :age_us

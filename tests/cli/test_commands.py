@@ -19,17 +19,7 @@ from trisched.cli.main import COMMANDS, cli
 from trisched.cli.parameters import parse_lines, parse_pairs
 from trisched.config import load, read_jobs
 
-
-@pytest.fixture(autouse=True)
-def in_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Each test has a current directory of its own, and leaves no modules of it behind."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    before = set(sys.modules)
-    yield tmp_path
-    for name in set(sys.modules) - before:
-        if getattr(sys.modules[name], "__file__", None) and sys.modules[name].__file__.startswith(str(tmp_path)):  # type: ignore[union-attr]
-            del sys.modules[name]
+pytestmark = pytest.mark.usefixtures("in_directory")
 
 
 def trisched(*arguments: str) -> Result:
@@ -188,7 +178,6 @@ def test_what_init_comments_out_is_sound_too(in_directory: Path) -> None:
     trisched("init")
     text = (in_directory / "trisched.toml").read_text()
     uncommented = text.replace("\n# ", "\n").replace("\nFlags and", "\n# Flags and")
-    uncommented = uncommented.replace("# Settings", "# Settings", 1)
     (in_directory / "trisched.toml").write_text(uncommented)
     assert tomllib.loads(uncommented)["worker"] == {"concurrency": 100, "queues": ["default"]}
     assert load({}, {}, Path("trisched.toml")).port == 8000

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,22 +9,7 @@ from click.testing import CliRunner
 
 from trisched.cli.main import cli
 
-
-@pytest.fixture(autouse=True)
-def in_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A current directory without anything, and an interpreter that forgets what was imported from it."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    before = set(sys.modules)
-    logger = logging.getLogger("trisched")
-    handlers, level, propagate = [*logger.handlers], logger.level, logger.propagate
-    yield tmp_path
-    logger.handlers, logger.propagate = handlers, propagate
-    logger.setLevel(level)
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
-            del sys.modules[name]
+pytestmark = pytest.mark.usefixtures("in_directory")
 
 
 def refusal(*arguments: str) -> str:

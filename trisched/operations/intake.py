@@ -65,7 +65,7 @@ class Intake:
     def __init__(self, scope: Scope, tx: Tx, *, origin: str, lock: str = job_table.STAY) -> None:
         self._scope, self._tx, self._origin, self._lock = scope, tx, origin, lock
         self._now = run_table.now(tx)
-        self._jobs: dict[tuple[object, object], Job] = {}
+        self._jobs: dict[tuple[str, str], Job] = {}
         self._models: dict[tuple[object, ...], Model] = {}
         self._with_key: list[_WithKey] = []
 
@@ -153,15 +153,17 @@ class Intake:
     def _job(self, submission: Submission) -> Job:
         if (submission.job is None) == (submission.function is None):
             raise Invalid.at("job", "give exactly one of job and function")
-        name = (submission.job, submission.function)
-        if name not in self._jobs:
-            self._jobs[name] = self._find(submission)
-        return self._jobs[name]
+        field = "function" if submission.job is None else "job"
+        name = parse_text(getattr(submission, field), field)
+        if (field, name) not in self._jobs:
+            self._jobs[field, name] = self._calling(name) if field == "function" else self._named(name)
+        return self._jobs[field, name]
 
-    def _find(self, submission: Submission) -> Job:
-        if submission.job is not None:
-            return required_job(self._tx, parse_text(submission.job, "job"), lock=self._lock)
-        function = parse_text(submission.function, "function")
+    def _named(self, name: str) -> Job:
+        return required_job(self._tx, name, lock=self._lock)
+
+    def _calling(self, function: str) -> Job:
+        """The one job that calls ``function``."""
         named = job_table.find(self._tx, function, lock=self._lock)
         if named is not None and named.spec.function == function:
             return named
@@ -169,7 +171,7 @@ class Intake:
         if len(jobs) > 1:
             names = ", ".join(job.spec.name for job in jobs)
             raise Invalid.at("function", f"several jobs call it: {names}; name one of them as job")
-        return required_job(self._tx, jobs[0].id if jobs else self._implicit(function), lock=self._lock)
+        return self._named(jobs[0].id if jobs else self._implicit(function))
 
     def _implicit(self, function: str) -> str:
         """The job that stands for a task without one of its own, made when it is first asked for."""

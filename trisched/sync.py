@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -122,5 +122,5 @@ class Sync:
         """Ends the thread that a first call without a node has started; the next call starts another."""
         self._thread().stop()
 
-    def _ask(self, question: Callable[[App], Any]) -> Any:
+    def _ask(self, question: Callable[[App], Awaitable[T]]) -> T:
         return trio.from_thread.run(question, self._app, trio_token=self._thread().token)

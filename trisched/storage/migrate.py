@@ -55,7 +55,7 @@ def known() -> tuple[Migration, ...]:
 def migrate(tx: Tx) -> int:
     """Applies what is missing and answers the version reached. The caller's transaction makes it all or nothing."""
     tx.count(_CREATE)
-    applied = dict(tx.rows(_APPLIED))
+    applied: dict[int, str] = dict(tx.rows(_APPLIED))
     newest = known()[-1].version
     if applied and max(applied) > newest:
         raise SchemaTooNew(max(applied), newest)

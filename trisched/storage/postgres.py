@@ -13,7 +13,7 @@ import outcome
 import trio
 
 from trisched.errors import Misconfigured, MissingExtra, StoreFull, StoreUnavailable
-from trisched.storage.database import Duplicate, Row, Work
+from trisched.storage.database import Duplicate, Row, Tx, Work
 from trisched.storage.lane import Lane
 from trisched.storage.migrate import migrate
 from trisched.storage.statements import Statement
@@ -36,7 +36,7 @@ _SCHEMA: Final = (
     """,
 )
 #: A dead link is noticed by these; a frozen server by the call limit.
-_LINK: Final = {
+_LINK: Final[dict[str, Any]] = {
     "connect_timeout": 3,
     "tcp_user_timeout": 3000,
     "keepalives_idle": 5,
@@ -265,7 +265,7 @@ class PostgresDatabase:
         self._connections.append(connection)
         return connection
 
-    def _prepare(self, tx: PostgresTx) -> None:
+    def _prepare(self, tx: Tx) -> None:
         """Schema and migrations under one lock, so that nodes that start together wait for each other."""
         tx.one(Statement("lock", "", f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
         version = tx.one(Statement("version", "", "SELECT current_setting('server_version_num')"))

@@ -27,14 +27,20 @@ async def serve(
     config = Config()
     config.bind = [f"fd://{os.dup(bound.fileno())}"]
     config.accesslog = None
-    config.errorlog = logging.getLogger("trisched.web")
-    config.loglevel = "WARNING"
+    config.errorlog = _quiet_log()
     config.graceful_timeout = GRACEFUL
     config.include_server_header = False
     bound.close()
     async with trio.open_nursery() as nursery:
         await nursery.start(_hypercorn, app, config, stopping)
         task_status.started()
+
+
+def _quiet_log() -> logging.Logger:
+    """Where Hypercorn tells its troubles; where it listens, the node says itself."""
+    log = logging.getLogger("trisched.web.hypercorn")
+    log.setLevel(logging.WARNING)
+    return log
 
 
 async def _hypercorn(

@@ -129,8 +129,11 @@ class Node:
             nursery.start_soon(self._work)
             task_status.started(self._about(url))
             await self._stopping.wait()
+            log.info("stopping", extra={"attempts": 0 if self._worker is None else self._worker.active})
             # Another node may lead from now on: its slots must not wait for our last attempts.
             reigning.cancel()
+            assert self._membership is not None
+            await self._membership.drain()
 
     def _about(self, url: str | None) -> Started:
         settings = self._settings

@@ -117,6 +117,13 @@ class Membership:
                 await trio.sleep(self._times.beat)
                 await self._beat()
 
+    async def drain(self) -> None:
+        """Shows to the others that this node takes no more work."""
+        try:
+            await self._database.control(partial(node_table.drain, node_id=self._node.id))
+        except StoreError:
+            log.warning("the others could not be told that this node stops")
+
     async def leave(self) -> None:
         """Gives the lease up, so that others need not wait for its end."""
         with trio.move_on_after(3, shield=True):

@@ -209,12 +209,7 @@ class Worker:
         del self._live[live.run.id]
         lines = live.output.close()
         chunks = [live.chunk(lines)] if lines else []
-        if error is not None:
-            log.info(
-                "attempt failed",
-                extra={"run_id": live.run.id, "attempt": live.run.attempt, "error": error.message},
-            )
-        self._recorder.put(Finished(ending, history, chunks, live.plan.frees_others))
+        self._recorder.put(Finished(live.plan.job.spec.name, ending, history, chunks, live.plan.frees_others))
 
     def _call(self, live: Live) -> Call:
         run, plan = live.run, live.plan

@@ -21,6 +21,7 @@ from trisched.storage.wakeup import DUE, run_topic
 log = logging.getLogger(__name__)
 #: Array statements are capped: beyond this the planner may choose another plan.
 _BATCH: Final = 500
+_READABLE: Final = 20
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
@@ -28,6 +29,7 @@ _PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 class Finished:
     """One attempt's end on its way to the database."""
 
+    job_name: str
     ending: Ending
     attempt: Attempt
     output: list[attempt_table.Chunk]
@@ -75,8 +77,29 @@ class Recorder:
                 await trio.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
                 tries += 1
         self._recorded(len(batch))
+        _tell(batch)
         if self._database.wakeups.has_waiters():
             self._database.wakeups.publish([run_topic(finished.ending.run_id) for finished in batch])
+
+
+def _tell(batch: Sequence[Finished]) -> None:
+    """One line per attempt while a person could read them, one per batch beyond."""
+    if not log.isEnabledFor(logging.INFO):
+        return
+    if len(batch) > _READABLE:
+        log.info("attempts ended", extra={"count": len(batch)})
+        return
+    for finished in batch:
+        attempt = finished.attempt
+        fields = {
+            "job": finished.job_name,
+            "run": attempt.run_id,
+            "attempt": attempt.number,
+            "seconds": round((attempt.ended_at - attempt.started_at) / 1_000_000, 3),
+        }
+        if finished.ending.reason is not None:
+            fields["reason"] = finished.ending.reason
+        log.info("attempt %s", attempt.outcome, extra=fields)
 
 
 def record(tx: Tx, batch: Sequence[Finished]) -> None:

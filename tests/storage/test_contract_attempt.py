@@ -57,15 +57,34 @@ async def test_two_attempts_with_one_token_are_told_apart_by_their_claims(databa
 
 async def test_an_end_that_was_stored_before_is_recognised(database: Database) -> None:
     held = await claimed_run(database)
-    await write(database, attempt_table.add, [attempt_of(held), attempt_of(held, token=2, effective=False)])
+    failed = attempt_of(held, outcome=Outcome.FAILED)
+    await write(database, attempt_table.add, [failed, attempt_of(held, token=2, effective=False)])
 
-    async def was_effective(token: int, claim_id: str = held.claim_id) -> bool:
-        return await write(database, attempt_table.was_effective, held.id, token, claim_id)
+    async def outcome(token: int, claim_id: str = held.claim_id) -> Outcome | None:
+        return await write(database, attempt_table.effective_outcome, held.id, token, claim_id)
 
-    assert await was_effective(1)
-    assert not await was_effective(2)
-    assert not await was_effective(3)
-    assert not await was_effective(1, "claim-other")
+    assert await outcome(1) is Outcome.FAILED
+    assert await outcome(2) is None, "it had no effect"
+    assert await outcome(3) is None
+    assert await outcome(1, "claim-other") is None
+
+
+async def test_a_lost_attempt_may_still_come_to_its_own_end(database: Database) -> None:
+    held = await claimed_run(database)
+    lost = attempt_of(held, outcome=Outcome.LOST)
+    late = attempt_of(held, effective=False, ended_at=lost.ended_at + 1)
+    await write(database, attempt_table.add, [lost])
+    await write(database, attempt_table.add, [late])
+    assert await write(database, attempt_table.of_run, held.id) == [lost, late]
+
+
+async def test_attempts_of_several_runs_come_the_latest_first(database: Database) -> None:
+    first, second = await claimed_run(database), await claimed_run(database)
+    attempts = [attempt_of(first, started_at=1), attempt_of(second, started_at=2), attempt_of(first, token=2, started_at=3)]
+    await write(database, attempt_table.add, attempts)
+    assert await write(database, attempt_table.of_runs, [first.id, second.id]) == attempts[::-1]
+    assert await write(database, attempt_table.of_runs, [second.id]) == [attempts[1]]
+    assert await write(database, attempt_table.of_runs, []) == []
 
 
 async def test_output_comes_back_in_order_and_is_stored_once(database: Database) -> None:

@@ -149,20 +149,47 @@ async def test_an_incarnation_is_gone_a_grace_after_its_lease(
     await claimed_run(database)
     stamp = await now(database)
     await execute(database, "UPDATE node SET lease_until = :until", until=stamp + lease)
-    assert await write(database, node_table.gone, grace) == gone
+    assert await write(database, node_table.gone, grace, quiet=False) == gone
+    assert await write(database, node_table.gone, grace, quiet=True) == []
 
 
-async def test_an_incarnation_without_a_row_is_gone_at_once(database: Database) -> None:
+@pytest.mark.parametrize("quiet", [False, True])
+async def test_an_incarnation_that_left_is_gone_at_once(database: Database, quiet: bool) -> None:
+    await claimed_run(database)
+    await write(database, node_table.leave, "node-a", "a-1")
+    assert await write(database, node_table.gone, LEASE, quiet=quiet) == ["a-1"]
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+async def test_an_incarnation_that_was_replaced_is_gone_at_once(database: Database, quiet: bool) -> None:
     """The node restarted: what its first life held is rescued although the node is alive."""
     await claimed_run(database)
     await execute(database, "UPDATE node SET incarnation = 'a-2'")
-    assert await write(database, node_table.gone, LEASE) == ["a-1"]
+    assert await write(database, node_table.gone, LEASE, quiet=quiet) == ["a-1"]
 
 
 async def test_who_holds_nothing_needs_no_rescue(database: Database) -> None:
     await register(database, lease_us=-1)
     assert await claim(database) == []
-    assert await write(database, node_table.gone, 0) == []
+    assert await write(database, node_table.gone, 0, quiet=False) == []
+
+
+async def test_a_node_knows_when_its_lease_ran_out(database: Database) -> None:
+    await register(database, "node-a", "a-1", lease_us=-1)
+    await register(database, "node-b", "b-1")
+    assert await write(database, node_table.lapsed, "node-a", "a-1")
+    assert not await write(database, node_table.lapsed, "node-a", "a-0")
+    assert not await write(database, node_table.lapsed, "node-b", "b-1")
+
+
+@pytest.mark.parametrize(("lease", "lives"), [(LEASE, True), (-1, False)])
+async def test_a_leader_without_a_lease_of_its_own_has_no_say(
+    database: Database, lease: int, lives: bool
+) -> None:
+    await register(database, lease_us=lease)
+    assert not await database.read(node_table.leader_lives), "nobody leads"
+    await execute(database, "UPDATE cluster SET leader_incarnation = 'a-1'")
+    assert await database.read(node_table.leader_lives) is lives
 
 
 async def test_rows_of_nodes_that_left_long_ago_are_dropped(database: Database) -> None:

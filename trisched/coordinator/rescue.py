@@ -59,8 +59,7 @@ def rescue(tx: Tx, times: LeaseTimes, epoch: int, *, quiet: bool = False) -> int
 
 def _take_back(tx: Tx, row: Row) -> bool:
     run_id, token, claim_id, number, crashes, node_id, started_at, spec = row
-    delivery = msgspec.json.decode(spec).get("delivery", "retry")
-    move, reason = after_loss(delivery, crashes + 1, MAX_CRASHES)
+    move, reason = after_loss(_delivery(spec), crashes + 1, MAX_CRASHES)
     ending = Ending(run_id=run_id, token=token, claim_id=claim_id, move=move, outcome=Outcome.LOST, reason=reason)
     if not run_table.end_attempt(tx, ending):
         return False
@@ -78,3 +77,11 @@ def _take_back(tx: Tx, row: Row) -> bool:
     )
     attempt_table.add(tx, [attempt])
     return True
+
+
+def _delivery(spec: str) -> str:
+    """What the job says about losing a node; a definition that cannot be read may have said never to run twice."""
+    try:
+        return str(msgspec.json.decode(spec, type=dict[str, object]).get("delivery", "retry"))
+    except msgspec.MsgspecError:
+        return "hold"

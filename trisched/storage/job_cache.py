@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Final
 
 from trisched.domain.job import Job
@@ -37,7 +37,18 @@ class JobCache:
             return stamp, rows
 
         self._seen_at, rows = await self._database.read(read)
+        if since is None:
+            self._keep_only({row[0] for row in rows})
         self._take(rows)
+
+    def _keep_only(self, ids: Set[str]) -> None:
+        """Forgets the jobs that were removed while nobody looked."""
+        gone = (self.jobs.keys() | self.broken.keys()) - ids
+        for job_id in gone:
+            self.jobs.pop(job_id, None)
+            self.broken.pop(job_id, None)
+            del self._revisions[job_id]
+        self.version += bool(gone)
 
     def _take(self, rows: Iterable[Row]) -> None:
         fresh = [row for row in rows if self._is_news(row)]

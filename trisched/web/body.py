@@ -38,7 +38,7 @@ async def _read(request: Request, limit: int) -> bytes:
     try:
         data: bytes = await request.get_data(cache=True, as_text=False, parse_form_data=False)
     except RequestEntityTooLarge:
-        raise _too_large(BATCH_LIMIT) from None
+        raise _too_large(limit) from None
     if len(data) > limit:
         raise _too_large(limit)
     return data
@@ -63,7 +63,8 @@ def decode(data: bytes) -> object:
 def _decode_strange(data: bytes, reason: str) -> object:
     """JSON that is well-formed and yet beyond our parser: 1e999, lone surrogates. The fields' own checks name them."""
     try:
-        return json.loads(data, parse_constant=_refuse_constant)
+        # Decoded here: given bytes, it would take UTF-16 and a byte order mark as well.
+        return json.loads(data.decode(), parse_constant=_refuse_constant)
     except RecursionError:
         raise Invalid.at("", "the body is nested too deeply") from None
     except (json.JSONDecodeError, UnicodeDecodeError):

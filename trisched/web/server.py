@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
-from urllib.parse import unquote
 
 import msgspec
 from quart import Blueprint, Response, request
 from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException
-from werkzeug.routing import BaseConverter
 
 from trisched.operations.scope import Scope
 from trisched.web import jobs, openapi, problem, query, runs, schedules, system
+from trisched.web.asgi import Segment, wrapped
 from trisched.web.body import BATCH_LIMIT, read_object
 from trisched.web.guard import SAFE_METHODS, Guard, add_security
 from trisched.web.route import Answer, Call, Route, Routes, ServerInfo
@@ -24,7 +23,6 @@ __all__ = ["ServerInfo", "build"]
 PARTS: Final = (jobs.ROUTES, runs.ROUTES, schedules.ROUTES, system.ROUTES)
 _JSON: Final = "application/json"
 _IN_PATH: Final = re.compile(r"\{(\w+)\}")
-_KEPT: Final = re.compile("%(2F|25)", re.IGNORECASE)
 
 
 def build(scope: Scope, info: ServerInfo) -> QuartTrio:
@@ -47,29 +45,8 @@ def build(scope: Scope, info: ServerInfo) -> QuartTrio:
     app.register_error_handler(Exception, problem.of_error)
     for part in (*PARTS, _document_routes(info)):
         app.register_blueprint(_blueprint(part, scope, info))
-    app.asgi_app = _with_segments(app.asgi_app)  # type: ignore[assignment,method-assign]
+    app.asgi_app = wrapped(app.asgi_app)  # type: ignore[assignment,method-assign]
     return app
-
-
-class Segment(BaseConverter):
-    """One part of a path, whatever it contains: a name may have a slash in it."""
-
-    regex = "[^/]+"
-
-    def to_python(self, value: str) -> str:
-        return _KEPT.sub(lambda match: unquote(match[0]), value)
-
-
-def _with_segments(app: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-    """Keeps encoded slashes apart from those that divide the path; servers decode both alike."""
-
-    async def serve(scope: dict[str, Any], receive: Any, send: Any) -> None:
-        if scope["type"] == "http":
-            raw = scope["raw_path"].decode("latin-1")
-            scope = {**scope, "path": unquote(_KEPT.sub(lambda match: "%25" + match[1].upper(), raw))}
-        await app(scope, receive, send)
-
-    return serve
 
 
 def _blueprint(part: Routes, scope: Scope, info: ServerInfo) -> Blueprint:

@@ -10,8 +10,7 @@ import msgspec
 
 from trisched.domain.job import Job, JobSpec
 from trisched.domain.job_fields import job_fields, parse_job
-from trisched.domain.schedule import next_slot
-from trisched.domain.schedule import jitter_us
+from trisched.domain.schedule import jitter_us, next_slot
 from trisched.errors import Conflict, Invalid, Stale, TrischedError
 from trisched.storage.database import Duplicate, Row, Tx
 from trisched.storage.statements import Statement, load

@@ -19,7 +19,10 @@ WHERE id = :id AND deleted_at IS NULL
 
 -- find --
 -- By id or by name, an id first. A lock keeps the job from being removed, or changed, until the caller is done.
-SELECT {columns} FROM job WHERE (id = :ref OR name = :ref) AND deleted_at IS NULL
+-- Two looks instead of OR, for which SQLite would read all jobs.
+SELECT {columns} FROM job WHERE deleted_at IS NULL AND id IN (
+    SELECT id FROM job WHERE id = :ref
+    UNION ALL SELECT id FROM job WHERE name = :ref AND deleted_at IS NULL)
 ORDER BY CASE WHEN id = :ref THEN 0 ELSE 1 END LIMIT 1 {lock}
 
 -- get_any --
@@ -95,7 +98,9 @@ SELECT name, paused_at FROM queue ORDER BY name
 
 -- find_id --
 -- The id that a name or id means: a living job's first, else that of one that was removed.
-SELECT id FROM job WHERE id = :ref OR (name = :ref AND deleted_at IS NULL)
+SELECT id FROM job WHERE id IN (
+    SELECT id FROM job WHERE id = :ref
+    UNION ALL SELECT id FROM job WHERE name = :ref AND deleted_at IS NULL)
 ORDER BY CASE WHEN id = :ref THEN 0 ELSE 1 END LIMIT 1
 
 -- names_of_ids --

@@ -23,10 +23,10 @@ RETURNING id, job_id, parameters, overrides, retries, attempt, failures, token, 
 AND NOT (job_id {in:excluded})
 
 -- complete --
--- Only who holds the claim may complete. The status is compared so that no partial index on it can tempt the
--- planner, whose statistics of a queue are always stale.
+-- Only who holds the claim may complete. Status and claim are compared so that no partial index on them can tempt
+-- the planner, whose statistics of a queue are always stale.
 UPDATE run SET status = 'completed', claim_id = NULL, finished_at = now_us()
-WHERE id {in:ids} AND (status = 'running') IS TRUE AND token = :token AND claim_id {in:claims}
+WHERE id {in:ids} AND (status = 'running') IS TRUE AND token = :token AND coalesce(claim_id, '') {in:claims}
 RETURNING id
 
 -- end_attempt --

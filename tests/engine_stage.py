@@ -6,8 +6,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
-from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 import msgspec
@@ -21,10 +20,11 @@ from trisched.coordinator.membership import Membership
 from trisched.domain.job import Job
 from trisched.domain.node import LeaseTimes, Node
 from trisched.domain.run import Attempt, Run, RunStatus
+from trisched.errors import StoreUnavailable
 from trisched.operations import jobs as job_operations
 from trisched.operations import runs as run_operations
 from trisched.operations.runs import Submission
-from trisched.operations.scope import Scope
+from trisched.operations.scope import Scope, required_job
 from trisched.scheduler.loop import Scheduler
 from trisched.storage.connect import connect
 from trisched.storage.database import Database, Work
@@ -69,14 +69,18 @@ class VirtualClock:
         return START + self.ahead_us + round(trio.current_time() * SECOND)
 
 
-class Fault(Protocol):
-    """Decides for one call whether it fails before it reaches the database, or its answer gets lost."""
-
-    async def __call__(self, kind: str, call: Callable[[], Awaitable[Any]]) -> Any: ...
+#: What becomes of a call, given its kind: it may fail before it reaches the database, or its answer may get lost.
+Fault = Callable[[str, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 
-async def _no_fault(_: str, call: Callable[[], Awaitable[Any]]) -> Any:
+async def no_fault(_: str, call: Callable[[], Awaitable[Any]]) -> Any:
+    """The call goes through."""
     return await call()
+
+
+async def cut(_: str, __: Callable[[], Awaitable[Any]]) -> Any:
+    """The call does not reach the database."""
+    raise StoreUnavailable("cut")
 
 
 class Link:
@@ -86,7 +90,7 @@ class Link:
         self._database = database
         self.kind, self.label = database.kind, database.label
         self.wakeups: Wakeups = database.wakeups
-        self.fault: Fault = _no_fault
+        self.fault: Fault = no_fault
         #: The time and kind of every call.
         self.calls: list[tuple[float, str]] = []
 
@@ -142,7 +146,7 @@ class Stage:
         if not {"function", "command"} & fields.keys():
             fields["function"] = "work"
         if "function" in fields and not self.tasks.knows(str(fields["function"])):
-            self.tasks.register(str(fields["function"]), _do_nothing, None)
+            self.tasks.register(str(fields["function"]), do_nothing, None)
         kind = "shell" if "command" in fields else "python"
         return await job_operations.create(self.scope, {"name": name, "type": kind, **fields})
 
@@ -177,7 +181,7 @@ class Stage:
         return [line[3] for chunk in chunks for line in msgspec.json.decode(chunk)]
 
     async def stored(self, name: str) -> Job:
-        return await self.database.read(lambda tx: job_operations.required_job(tx, name))
+        return await self.database.read(lambda tx: required_job(tx, name))
 
     async def rows(self, text: str, **parameters: object) -> list[tuple[Any, ...]]:
         """The answer to plain SQL."""
@@ -192,10 +196,12 @@ class Stage:
 
     async def wait(self, run_id: str, *statuses: RunStatus, within: float = 60.0) -> Run:
         """The run, when it has come to one of these statuses."""
-        with trio.fail_after(within):
-            while (run := await self.run(run_id)).status not in statuses:
-                await trio.sleep(0.02)
-        return run
+
+        async def arrived() -> bool:
+            return (await self.run(run_id)).status in statuses
+
+        await wait_until(arrived, within)
+        return await self.run(run_id)
 
     def registration(self, node_id: str, **fields: Any) -> Registration:
         defaults: dict[str, Any] = {
@@ -311,8 +317,16 @@ class Election:
         return epoch + 1
 
 
-async def _do_nothing() -> None:
+async def do_nothing() -> None:
+    """A task."""
     return
+
+
+async def wait_until(condition: Callable[[], Awaitable[object]], within: float = 30.0) -> None:
+    """Returns when ``condition`` holds."""
+    with trio.fail_after(within):
+        while not await condition():  # noqa: ASYNC110 - what is waited for is in the database
+            await trio.sleep(0.02)
 
 
 async def _no_submit(*_: Any, **__: Any) -> None:

@@ -8,17 +8,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.engine_stage import SECOND, Link, Stage, real_stage
+from tests.engine_stage import SECOND, Link, Stage, cut, real_stage
 from trisched.coordinator.membership import Membership, Superseded
 from trisched.domain.node import LeaseTimes
 from trisched.errors import Misconfigured, StoreUnavailable
 
 TIMES = LeaseTimes()
 TRUSTED = (15 - 5) * 0.99
-
-
-async def cut(kind: str, call: Callable[[], Awaitable[object]]) -> object:
-    raise StoreUnavailable("cut")
 
 
 async def lose_answers(kind: str, call: Callable[[], Awaitable[object]]) -> object:

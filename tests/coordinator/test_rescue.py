@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -10,14 +10,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.engine_stage import SECOND, Link, Stage, real_stage
+from tests.engine_stage import SECOND, Link, Stage, cut, real_stage
 from trisched.coordinator import rescue
 from trisched.coordinator.membership import Membership
 from trisched.coordinator.rescue import MAX_CRASHES
 from trisched.domain.lifecycle import Ending, Move
 from trisched.domain.node import LeaseTimes
 from trisched.domain.run import Attempt, Outcome, RunStatus
-from trisched.errors import StoreUnavailable
 from trisched.operations import runs as run_operations
 from trisched.storage.tables import run as run_table
 from trisched.storage.tables.leader import Deposed
@@ -160,10 +159,6 @@ async def test_nobody_is_called_dead_while_it_is_quiet(stage: Stage, autojump_cl
         await stage.wait(held.id, S.QUEUED, within=1.5)
 
 
-async def cut(kind: str, call: Callable[[], Awaitable[object]]) -> object:
-    raise StoreUnavailable("cut")
-
-
 async def test_nodes_that_were_cut_off_together_keep_their_runs(stage: Stage, autojump_clock: MockClock) -> None:
     """The database was away for everybody, much longer than a lease; who comes back late is not called dead."""
     await stage.job("job")
@@ -261,8 +256,8 @@ async def test_many_runs_of_a_lost_node_are_all_taken_back(stage: Stage, autojum
 
 async def test_a_result_that_comes_after_the_rescue_is_kept_and_changes_nothing(database_url: str) -> None:
     async with real_stage(database_url) as stage:
-        held = await lost_run(stage, lease=-60)
-        # A lease that is over: the claim was made just before it ended.
+        held = await lost_run(stage)
+        await stage.execute("UPDATE node SET lease_until = now_us() - 60000000")
         epoch = await a_leader(stage)
         await stage.database.write(partial(rescue.rescue, times=TIMES, epoch=epoch))
         rescued = await stage.run(held.id)
@@ -334,11 +329,13 @@ async def test_a_killed_node_is_replaced_within_twenty_seconds(stage: Stage, aut
             await stage.wait(run_id, S.COMPLETED, within=60)
         nursery.cancel_scope.cancel()
     runs = [await stage.run(run_id) for run_id in ids]
+    start = stage.clock.now_us() - trio.current_time() * SECOND
     taken_over = [run for run in runs if run.token == 2]
     assert taken_over
-    start = stage.clock.now_us() - trio.current_time() * SECOND
     for run in taken_over:
-        assert (run.started_at or 0) - start <= (killed + 20) * SECOND
+        lost, completed = await stage.attempts(run.id)
+        assert (lost.outcome, completed.outcome) == (Outcome.LOST, Outcome.COMPLETED)
+        assert lost.ended_at - start <= (killed + 20) * SECOND
     assert sorted(finished) == ["0", "1", "2", "3"]
 
 

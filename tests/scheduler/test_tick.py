@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.engine_stage import SECOND, START, Stage, real_stage
+from tests.engine_stage import SECOND, START, Stage, real_stage, wait_until
 from trisched.domain.job import Job
 from trisched.domain.run import Run, RunStatus
 from trisched.scheduler import tick
@@ -292,6 +293,10 @@ async def test_a_job_that_changed_after_it_was_read_as_due_makes_no_run(
     assert (made, await stage.runs(job)) == (0, [])
 
 
+async def caught_up(stage: Stage) -> bool:
+    return not await stage.rows("SELECT 1 FROM job WHERE next_slot_at <= now_us() - 500000")
+
+
 async def test_schedulers_on_two_connections_make_each_slot_once(postgres_dsn: str) -> None:
     async with real_stage(postgres_dsn, "one") as one, real_stage(postgres_dsn, "two") as two:
         for n in range(300):
@@ -300,9 +305,7 @@ async def test_schedulers_on_two_connections_make_each_slot_once(postgres_dsn: s
         # All of them have missed three slots, which is within the grace.
         await one.execute("UPDATE job SET next_slot_at = next_slot_at - 3000000, next_due_at = next_due_at - 3000000")
         async with one.scheduling(epoch=epoch), two.scheduling(epoch=epoch):
-            with trio.fail_after(30):
-                while await one.rows("SELECT 1 FROM job WHERE next_slot_at <= now_us() - 500000"):
-                    await trio.sleep(0.05)
+            await wait_until(partial(caught_up, one))
         counts = await one.rows("SELECT job_id, slot_at, count(*) FROM run GROUP BY job_id, slot_at")
         assert {count for _, _, count in counts} == {1}
         per_job = await one.rows("SELECT job_id, count(*), max(slot_at) - min(slot_at) FROM run GROUP BY job_id")

@@ -29,7 +29,7 @@ class Sleeper:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
-    async def execute(self, call: Call) -> Ended:
+    async def execute(self, _: Call) -> Ended:
         await trio.sleep(self._seconds)
         return Ended(completed=True)
 
@@ -37,7 +37,7 @@ class Sleeper:
 class Faulty:
     """An executor that breaks its word never to raise."""
 
-    async def execute(self, call: Call) -> Ended:
+    async def execute(self, _: Call) -> Ended:
         raise RuntimeError("broken executor")
 
 

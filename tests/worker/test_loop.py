@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.engine_stage import SECOND, Link, Stage, real_stage
+from tests.engine_stage import SECOND, Link, Stage, cut, do_nothing, real_stage, wait_until
 from trisched import Context
 from trisched.domain.run import Outcome, RunStatus
-from trisched.errors import StoreUnavailable
 from trisched.worker.tasks import Tasks
 
 S = RunStatus
@@ -89,9 +89,7 @@ async def test_a_failing_run_is_tried_again_after_growing_waits_and_then_dead(
     assert [(attempt.number, attempt.outcome) for attempt in attempts] == [(n, Outcome.FAILED) for n in (1, 2, 3, 4)]
     assert all(attempt.effective and attempt.error == "no such customer" for attempt in attempts)
     assert all("raise ValueError" in (attempt.traceback or "") for attempt in attempts)
-    waits = [
-        (later.started_at - earlier.ended_at) / SECOND for earlier, later in zip(attempts, attempts[1:], strict=False)
-    ]
+    waits = [(later.started_at - earlier.ended_at) / SECOND for earlier, later in pairwise(attempts)]
     for wait, plain in zip(waits, (1, 2, 4), strict=True):
         assert plain <= wait < plain + 0.5 + 0.1
 
@@ -199,7 +197,7 @@ async def long_task(stage: Stage, seconds: float, **fields: object) -> str:
     return await stage.submit("job")
 
 
-async def test_a_stopping_worker_claims_nothing_more_and_lets_attempts_end(
+async def test_a_stopping_worker_claimsdo_nothing_more_and_lets_attempts_end(
     stage: Stage, autojump_clock: MockClock
 ) -> None:
     first = await long_task(stage, 20)
@@ -301,7 +299,7 @@ async def test_a_fenced_worker_stops_its_attempts_and_gives_their_runs_back(
             assert [attempt.outcome for attempt in await stage.attempts(run.id)] == [Outcome.LOST]
 
 
-async def test_a_worker_without_a_good_lease_starts_nothing_until_it_has_one(
+async def test_a_worker_without_a_good_lease_startsdo_nothing_until_it_has_one(
     stage: Stage, autojump_clock: MockClock
 ) -> None:
     trusted = False
@@ -352,9 +350,9 @@ async def test_a_claim_that_was_answered_after_the_lease_had_ended_is_given_back
 
 
 async def test_runs_of_an_unknown_task_wait_while_others_run(stage: Stage, autojump_clock: MockClock) -> None:
-    stage.tasks.register("known", _nothing, None)
+    stage.tasks.register("known", do_nothing, None)
     mine = Tasks()
-    mine.register("known", _nothing, None)
+    mine.register("known", do_nothing, None)
     await stage.job("known", function="known", queue="a")
     await stage.job("known-too", function="known", queue="b")
     await stage.job("unknown", function="elsewhere", queue="c")
@@ -497,7 +495,10 @@ async def test_two_workers_never_run_the_same_run(database_url: str) -> None:
 
     async def work(number: int) -> None:
         starts[number] += 1
-        await trio.sleep(0)
+        await trio.lowlevel.checkpoint()
+
+    async def all_started() -> bool:
+        return starts.total() >= 200
 
     async with real_stage(database_url) as stage:
         stage.tasks.register("work", work, None)
@@ -505,9 +506,7 @@ async def test_two_workers_never_run_the_same_run(database_url: str) -> None:
         async with stage.working("node-a", concurrency=7), stage.working("node-b", concurrency=5):
             for number in range(200):
                 await stage.submit("job", {"number": number})
-            with trio.fail_after(30):
-                while sum(starts.values()) < 200:
-                    await trio.sleep(0.02)
+            await wait_until(all_started)
         runs = await stage.runs(job)
     assert starts == Counter(range(200))
     assert {(run.status, run.token) for run in runs} == {(S.COMPLETED, 1)}
@@ -526,11 +525,3 @@ async def test_functions_in_threads_run_and_fail_like_the_others(database_url: s
             run = await stage.wait(bad, S.DEAD)
         assert (run.reason or "").startswith("ZeroDivisionError")
         assert [attempt.result for attempt in await stage.attempts(good)] == ["1"]
-
-
-async def _nothing() -> None:
-    return
-
-
-async def cut(kind: str, call: Callable[[], Awaitable[object]]) -> object:
-    raise StoreUnavailable("cut")

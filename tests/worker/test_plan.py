@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.engine_stage import Stage
+from tests.engine_stage import Stage, do_nothing
 from trisched.operations import jobs as job_operations
 from trisched.storage.job_cache import JobCache
 from trisched.worker.executors import Executor
@@ -27,7 +27,7 @@ async def test_a_known_task_has_a_plan_and_an_unknown_one_is_left_for_others(
 ) -> None:
     known = await stage.job("known", function="known")
     mine = Tasks()
-    mine.register("known", _nothing, None)
+    mine.register("known", do_nothing, None)
     unknown = await stage.job("unknown", function="unknown")
     shell = await stage.job("shell", command="true")
     plans = make_plans(stage, mine)
@@ -125,10 +125,6 @@ async def test_the_scheduler_is_told_only_of_ends_that_others_wait_for(
     plan = plans.find(job.id)
     assert plan is not None
     assert plan.frees_others is frees
-
-
-async def _nothing() -> None:
-    return
 
 
 def _plain() -> None:

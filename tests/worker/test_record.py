@@ -1,4 +1,4 @@
-"""Recording: every end of an attempt is stored once, however often the answer gets lost, and only if it still counts."""
+"""Recording: every end of an attempt is stored once, however often the answer gets lost, and counts only if it may."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trisched.clock import Clock
-from trisched.errors import Misconfigured
+from trisched.errors import Misconfigured, MissingExtra
 from trisched.storage.database import Database
 from trisched.storage.sqlite import SqliteDatabase
 
@@ -24,7 +24,11 @@ def connect(address: str, *, clock: Clock, origin: str) -> Database:
             raise Misconfigured("database: sqlite:// needs a path, such as sqlite:///trisched.db")
         return SqliteDatabase(Path(path), clock)
     if scheme in ("postgresql", "postgres"):
-        from trisched.storage.postgres import PostgresDatabase
-
+        try:
+            from trisched.storage.postgres import PostgresDatabase
+        except ModuleNotFoundError as error:
+            if error.name != "psycopg":
+                raise
+            raise MissingExtra("postgres") from None
         return PostgresDatabase(address, origin)
     raise Misconfigured(f"database: {scheme}:// is not known; use sqlite:///path or postgresql://…")

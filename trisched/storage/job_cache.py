@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from trisched.domain.job import Job
@@ -41,7 +42,7 @@ class JobCache:
             self._keep_only({row[0] for row in rows})
         self._take(rows)
 
-    def _keep_only(self, ids: Set[str]) -> None:
+    def _keep_only(self, ids: AbstractSet[str]) -> None:
         """Forgets the jobs that were removed while nobody looked."""
         gone = (self.jobs.keys() | self.broken.keys()) - ids
         for job_id in gone:

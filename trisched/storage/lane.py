@@ -40,6 +40,9 @@ class Connection(Protocol):
     def topics(self) -> list[str]:
         """The wake-ups of the last transact, to be published by the caller; forgets them."""
 
+    def usable(self) -> bool:
+        """Whether it is as far as one can see without asking."""
+
     def close(self) -> None:
         """Lets the connection go."""
 
@@ -109,6 +112,9 @@ class Lane:
     def _serve(self) -> None:
         connection: Connection | None = None
         while items := self._take():
+            if connection is not None and not connection.usable():
+                connection.close()
+                connection = None
             try:
                 connection = connection or self._connect()
                 answers = connection.transact([item.work for item in items])

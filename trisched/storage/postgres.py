@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import outcome
+import psycopg
 import trio
 
-from trisched.errors import Misconfigured, MissingExtra, StoreFull, StoreUnavailable
-from trisched.storage.database import Duplicate, Row, Tx, Work
+from trisched.errors import Misconfigured, StoreUnavailable
+from trisched.storage.database import Tx, Work
 from trisched.storage.lane import Lane
 from trisched.storage.migrate import migrate
+from trisched.storage.postgres_tx import CHANNEL, IN_THE_WAY, PostgresTx, translated
 from trisched.storage.statements import Statement
 from trisched.storage.wakeup import EVERYTHING, Wakeups
 
-try:
-    import psycopg
-except ImportError:  # pragma: no cover - depends on what is installed
-    raise MissingExtra("postgres") from None
-
 T = TypeVar("T")
-CHANNEL: Final = "trisched"
 #: Any text works as a number for the advisory lock of migrations; this one spells our name.
 _MIGRATION_LOCK: Final = 0x7472697363686564
 _SCHEMA: Final = (
@@ -44,85 +41,6 @@ _LINK: Final[dict[str, Any]] = {
     "keepalives_count": 2,
     "target_session_attrs": "read-write",
 }
-#: Postgres refuses payloads of 8,000 bytes.
-_PAYLOAD_LIMIT: Final = 7000
-#: The transaction may simply be run once more.
-_IN_THE_WAY: Final = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
-_WAKE: Final = Statement("wake", "", f"SELECT pg_notify('{CHANNEL}', %(payload)s)")
-
-
-class PostgresTx:
-    """A transaction on one Postgres connection."""
-
-    def __init__(self, connection: psycopg.Connection[Row]) -> None:
-        self._connection = connection
-        self.topics: list[str] = []
-
-    def rows(self, statement: Statement, **parameters: object) -> list[Row]:
-        return self._connection.execute(statement.postgres, _plain(parameters)).fetchall()
-
-    def one(self, statement: Statement, **parameters: object) -> Row | None:
-        return self._connection.execute(statement.postgres, _plain(parameters)).fetchone()
-
-    def count(self, statement: Statement, **parameters: object) -> int:
-        return self._connection.execute(statement.postgres, _plain(parameters)).rowcount
-
-    def many(self, statement: Statement, parameters: Sequence[Mapping[str, object]]) -> None:
-        with self._connection.cursor() as cursor:
-            cursor.executemany(statement.postgres, parameters)
-
-    def load(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        with (
-            self._connection.cursor() as cursor,
-            cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy,
-        ):
-            for row in rows:
-                copy.write_row(row)
-
-    def attempt(self, work: Callable[[PostgresTx], T]) -> T:
-        kept = len(self.topics)
-        try:
-            with self._connection.transaction():
-                return work(self)
-        except BaseException as error:
-            del self.topics[kept:]
-            if isinstance(error, _IN_THE_WAY):
-                raise
-            raise translated(error) from error
-
-    def wake(self, topic: str) -> None:
-        if topic not in self.topics:
-            self.topics.append(topic)
-
-    def notify(self, origin: str) -> None:
-        """Sends the wake-ups to the other nodes with the commit; too many become one that means all."""
-        payload = "\n".join([origin, *self.topics])
-        if len(payload.encode()) > _PAYLOAD_LIMIT:
-            payload = f"{origin}\n{EVERYTHING}"
-        self.one(_WAKE, payload=payload)
-
-
-def _plain(parameters: Mapping[str, object]) -> Mapping[str, object]:
-    return {key: _array(value) if isinstance(value, list) else value for key, value in parameters.items()}
-
-
-def _array(values: list[str]) -> str:
-    """A list of texts as the literal of an array: much cheaper than adapting each one."""
-    quoted = '","'.join(values) if values else ""
-    if "\\" in quoted or quoted.count('"') != 2 * (len(values) - 1):
-        quoted = '","'.join(value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
-    return '{"' + quoted + '"}' if values else "{}"
-
-
-def translated(error: BaseException) -> BaseException:
-    """``error`` as one of ours, where it is about the store and not about the work."""
-    if isinstance(error, psycopg.errors.UniqueViolation):
-        return Duplicate(error.diag.constraint_name or str(error))
-    if isinstance(error, psycopg.errors.DiskFull):
-        return StoreFull("the disk of the Postgres server is full; free some space")
-    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return StoreUnavailable(f"Postgres: {str(error).strip() or type(error).__name__}")
-    return error
 
 
 class PostgresConnection:
@@ -157,7 +75,7 @@ class PostgresConnection:
         """Runs ``work``, a second time if the first got in another's way: that one is through by then."""
         try:
             return self._run(work)
-        except _IN_THE_WAY:
+        except IN_THE_WAY:
             return self._run(work)
 
     def _run(self, work: Work[T]) -> T:
@@ -180,6 +98,14 @@ class PostgresConnection:
                 link.shutdown(socket.SHUT_RDWR)
         except (OSError, psycopg.Error):
             return
+
+    def usable(self) -> bool:
+        """An idle connection has nothing to read: if there is something, it is the server's farewell."""
+        if self.raw.closed:
+            return False
+        poll = select.poll()
+        poll.register(self.raw.fileno(), select.POLLIN)
+        return not poll.poll(0)
 
     def close(self) -> None:
         self.raw.close()

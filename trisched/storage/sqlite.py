@@ -149,6 +149,9 @@ class SqliteConnection:
         topics, self._topics = self._topics, []
         return topics
 
+    def usable(self) -> bool:
+        return True
+
     def close(self) -> None:
         self.raw.close()
 

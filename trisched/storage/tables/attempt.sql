@@ -12,14 +12,8 @@ SELECT outcome FROM attempt WHERE run_id = :run_id AND token = :token AND claim_
 -- of_runs --
 SELECT {columns} FROM attempt WHERE run_id {in:ids} ORDER BY started_at DESC
 
--- last_results --
-SELECT run_id, result FROM attempt WHERE run_id {in:ids} AND effective = 1 AND outcome = 'completed'
-
 -- add_output --
 INSERT INTO output (run_id, token, chunk, lines) VALUES (:run_id, :token, :chunk, :lines) ON CONFLICT DO NOTHING
 
 -- output_of --
 SELECT token, chunk, lines FROM output WHERE run_id = :run_id AND token = :token ORDER BY chunk
-
--- ended_since --
-SELECT outcome, count(*) FROM attempt WHERE ended_at >= :since AND effective = 1 GROUP BY outcome

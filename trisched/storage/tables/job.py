@@ -29,14 +29,12 @@ def _with_columns(statement: Statement) -> Statement:
 #: How strongly ``find`` holds the job until the transaction is over; SQLite has one writer and needs no lock.
 #: STAY: it is not removed meanwhile. ALONE: other callers with ALONE wait. GO: everybody waits.
 STAY, ALONE, GO = "KEY SHARE", "NO KEY UPDATE", "UPDATE"
-_FIND: Final = {
-    lock: _with_columns(SQL.find).filled(lock=Statement("lock", "", f"FOR {lock}" if lock else ""))
-    for lock in ("", STAY, ALONE, GO)
-}
+_LOCKS: Final = {lock: Statement("lock", "", f"FOR {lock}" if lock else "") for lock in ("", STAY, ALONE, GO)}
+_GET: Final = {lock: _with_columns(SQL.get).filled(lock=text) for lock, text in _LOCKS.items()}
+_BY_NAME: Final = {lock: _with_columns(SQL.by_name).filled(lock=text) for lock, text in _LOCKS.items()}
 _OF_NAMES: Final = _with_columns(SQL.of_names)
 _WITH_FUNCTION: Final = _with_columns(SQL.with_function)
 _GET_ANY: Final = _with_columns(SQL.get_any)
-_BY_NAME: Final = _with_columns(SQL.by_name)
 _ALL: Final = _with_columns(SQL.all)
 _CHANGED: Final = _with_columns(SQL.changed)
 #: What a job may be sorted by, and the SQL that does it.
@@ -159,13 +157,14 @@ def remove(tx: Tx, job_id: str) -> bool:
 
 def find(tx: Tx, id_or_name: str, *, lock: str = "") -> Job | None:
     """The job with that id, else with that name; held by ``lock`` until the transaction is over."""
-    row = tx.one(_FIND[lock], ref=id_or_name)
+    row = tx.one(_GET[lock], ref=id_or_name) if id_or_name.startswith("job-") else None
+    row = row or tx.one(_BY_NAME[lock], ref=id_or_name)
     return None if row is None else from_row(row)
 
 
 def named(tx: Tx, name: str) -> Job | None:
     """The job with that name."""
-    row = tx.one(_BY_NAME, name=name)
+    row = tx.one(_BY_NAME[""], ref=name)
     return None if row is None else from_row(row)
 
 
@@ -177,7 +176,9 @@ def of_names(tx: Tx, names: list[str]) -> dict[str, Job]:
 
 def find_id(tx: Tx, id_or_name: str) -> str | None:
     """The id of the job with that id or name, also of one that was removed if the id is given."""
-    row = tx.one(SQL.find_id, ref=id_or_name)
+    if names_of_ids(tx, [id_or_name]):
+        return id_or_name
+    row = tx.one(_BY_NAME[""], ref=id_or_name)
     return None if row is None else row[0]
 
 

@@ -17,20 +17,16 @@ UPDATE job SET deleted_at = now_us(), next_slot_at = NULL, next_due_at = NULL, r
     updated_at = now_us()
 WHERE id = :id AND deleted_at IS NULL
 
--- find --
--- By id or by name, an id first. A lock keeps the job from being removed, or changed, until the caller is done.
--- Two looks instead of OR, for which SQLite would read all jobs.
-SELECT {columns} FROM job WHERE deleted_at IS NULL AND id IN (
-    SELECT id FROM job WHERE id = :ref
-    UNION ALL SELECT id FROM job WHERE name = :ref AND deleted_at IS NULL)
-ORDER BY CASE WHEN id = :ref THEN 0 ELSE 1 END LIMIT 1 {lock}
+-- get --
+-- A lock keeps the job from being removed, or changed, until the caller is done.
+SELECT {columns} FROM job WHERE id = :ref AND deleted_at IS NULL {lock}
 
 -- get_any --
 -- Also of jobs that were removed: their runs are still shown.
 SELECT {columns} FROM job WHERE id {in:ids}
 
 -- by_name --
-SELECT {columns} FROM job WHERE name = :name AND deleted_at IS NULL
+SELECT {columns} FROM job WHERE name = :ref AND deleted_at IS NULL {lock}
 
 -- all --
 SELECT {columns} FROM job WHERE deleted_at IS NULL ORDER BY name
@@ -95,13 +91,6 @@ INSERT INTO queue (name) VALUES (:name) ON CONFLICT DO NOTHING
 
 -- queues --
 SELECT name, paused_at FROM queue ORDER BY name
-
--- find_id --
--- The id that a name or id means: a living job's first, else that of one that was removed.
-SELECT id FROM job WHERE id IN (
-    SELECT id FROM job WHERE id = :ref
-    UNION ALL SELECT id FROM job WHERE name = :ref AND deleted_at IS NULL)
-ORDER BY CASE WHEN id = :ref THEN 0 ELSE 1 END LIMIT 1
 
 -- names_of_ids --
 -- Also of jobs that were removed.

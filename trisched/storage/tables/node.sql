@@ -26,9 +26,6 @@ UPDATE node SET lease_until = 0, last_seen_at = now_us() WHERE id = :id AND inca
 -- drain --
 UPDATE node SET draining_at = now_us() WHERE id = :id AND draining_at IS NULL
 
--- draining --
-SELECT draining_at FROM node WHERE id = :id AND incarnation = :incarnation
-
 -- list --
 SELECT id, incarnation, host, pid, version, tags, queues, concurrency, started_at, last_seen_at, lease_until, draining_at
 FROM node ORDER BY id

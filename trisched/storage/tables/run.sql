@@ -156,13 +156,6 @@ SELECT {columns} FROM run WHERE id = :id
 -- list --
 SELECT {columns} FROM run WHERE {where} ORDER BY id DESC LIMIT :most
 
--- count_by_status --
--- Counts of what is not over and of what needs a person: all by partial indexes.
-SELECT status, count(*) FROM run WHERE finished_at IS NULL GROUP BY status
-
--- count_dead --
-SELECT count(*) FROM run WHERE status = 'dead'
-
 -- last_of_jobs --
 -- The newest run of each of these jobs: one look at the end of the index for each, however many runs it has.
 SELECT {columns} FROM run WHERE id IN (

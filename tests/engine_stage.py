@@ -212,6 +212,7 @@ class Stage:
             "version": "1",
             "tags": (),
             "queues": (),
+            "tasks": (),
             "concurrency": 10,
         }
         return Registration(**(defaults | fields))

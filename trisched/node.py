@@ -25,7 +25,7 @@ import trio
 
 from trisched.clock import Clock, SystemClock
 from trisched.config import Settings
-from trisched.coordinator import rescue, retention
+from trisched.coordinator import ability, rescue, retention
 from trisched.coordinator.leader import Leadership
 from trisched.coordinator.membership import Membership
 from trisched.operations.scope import Scope
@@ -166,10 +166,12 @@ class Node:
 
     async def _reign(self, epoch: int) -> None:
         database = self._scope.database
+        cache = JobCache(database)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(rescue.run, database, self._settings.lease_times, epoch, self._quiet)
             nursery.start_soon(retention.run, database, epoch)
-            nursery.start_soon(Scheduler(database, JobCache(database), self._scope.ids, epoch).run)
+            nursery.start_soon(ability.run, database, cache, epoch)
+            nursery.start_soon(Scheduler(database, cache, self._scope.ids, epoch).run)
 
     async def _start_web(self, nursery: trio.Nursery, bound: socket.socket) -> None:
         # The web framework costs half a second to import: nodes without it do not pay.
@@ -196,6 +198,7 @@ class Node:
             version=__version__,
             tags=settings.tags,
             queues=settings.queues,
+            tasks=self._tasks.names(),
             concurrency=settings.concurrency if settings.worker else 0,
         )
         return Membership(

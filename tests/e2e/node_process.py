@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -78,3 +78,11 @@ def _url(process: subprocess.Popen[str], card: Path, log: Path) -> str:
                 return str(about["url"])
         time.sleep(0.02)
     raise AssertionError(f"the node did not come up:\n{log.read_text()}")
+
+
+def wait_until(what: str, condition: Callable[[], object], timeout: float = 30) -> None:
+    """Returns when ``condition`` holds; fails after ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {timeout:.0f} s for {what}"
+        time.sleep(0.05)

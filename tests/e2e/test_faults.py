@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.node_process import NodeProcess, running_node
+from tests.e2e.node_process import NodeProcess, running_node, wait_until
 from tests.servers import PostgresServer
 
 
@@ -46,13 +46,6 @@ def submit(node: NodeProcess, job: str, count: int = 1) -> list[str]:
     answer = httpx.post(f"{node.url}/api/runs/batch", json={"runs": [{"job": job}] * count}, timeout=30)
     assert answer.status_code == 201, answer.text
     return [run["run_id"] for run in answer.json()["runs"]]
-
-
-def wait_until(what: str, condition: Any, timeout: float = 30) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {timeout:.0f} s for {what}"
-        time.sleep(0.05)
 
 
 def alive(pid: int) -> bool:

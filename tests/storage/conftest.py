@@ -16,7 +16,6 @@ from trisched.storage.database import Database
 from trisched.storage.postgres import PostgresDatabase
 from trisched.storage.sqlite import SqliteDatabase
 
-
 _TABLES = ("cluster", "node", "job", "job_tag", "dependency", "queue", "run", "attempt", "output")
 _EMPTY = "; ".join(
     [f"DELETE FROM trisched.{table}" for table in _TABLES]

@@ -47,9 +47,7 @@ def fresh(prefix: str) -> str:
     return f"{prefix}-{next(_numbers):08}"
 
 
-async def write(
-    database: Database, verb: Callable[Concatenate[Tx, P], T], *args: P.args, **more: P.kwargs
-) -> T:
+async def write(database: Database, verb: Callable[Concatenate[Tx, P], T], *args: P.args, **more: P.kwargs) -> T:
     """The answer of one verb in a transaction of its own."""
     return await database.write(lambda tx: verb(tx, *args, **more))
 
@@ -73,9 +71,7 @@ def spec(name: str = "report", **fields: object) -> JobSpec:
     return parse_job({"name": name, "type": "shell", "command": "true", **fields}, now=0)
 
 
-async def add_job(
-    database: Database, name: str = "report", *, origin: str = ORIGIN_API, **fields: object
-) -> Job:
+async def add_job(database: Database, name: str = "report", *, origin: str = ORIGIN_API, **fields: object) -> Job:
     """The stored job."""
     wish, stamp = spec(name, **fields), await now(database)
     await write(database, job_table.add, fresh("job"), wish, origin, stamp)
@@ -129,6 +125,7 @@ def registration(node_id: str = "node-a", incarnation: str = "a-1", **fields: An
         "version": "1",
         "tags": (),
         "queues": ("default",),
+        "tasks": (),
         "concurrency": 10,
     }
     return Registration(**(defaults | fields))
@@ -139,9 +136,7 @@ async def register(
 ) -> bool:
     """Whether the node got its row. A negative lease is over already."""
     node = registration(node_id, incarnation)
-    return await write(
-        database, node_table.register, node, nonce=f"{incarnation}-0", lease_us=lease_us, dead=None
-    )
+    return await write(database, node_table.register, node, nonce=f"{incarnation}-0", lease_us=lease_us, dead=None)
 
 
 async def claim(database: Database, **fields: Any) -> list[Claimed]:
@@ -168,7 +163,7 @@ async def claimed_run(database: Database, **fields: Any) -> Claimed:
 
 def ending(held: Claimed, move: Move, **fields: Any) -> Ending:
     """The end of the attempt that holds the run."""
-    pair = {"run_id": held.id, "token": held.token, "claim_id": held.claim_id}
+    pair: dict[str, Any] = {"run_id": held.id, "token": held.token, "claim_id": held.claim_id}
     return Ending(**(pair | {"move": move, "outcome": OUTCOMES[move]} | fields))
 
 
@@ -211,7 +206,6 @@ async def run_in(database: Database, status: RunStatus, **fields: Any) -> Run:
     return run
 
 
-
 @asynccontextmanager
 async def held_open(database: Database, work: Work[T]) -> AsyncIterator[T]:
     """The answer of ``work``, whose transaction stays open until the block ends."""
@@ -237,5 +231,6 @@ async def wait_for_lock(database: Database) -> None:
     """Returns when a session of this Postgres database waits for the lock of another."""
     text = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     with trio.fail_after(30):
-        while await rows(database, text) == [(0,)]:
+        # Nobody tells of a lock that is waited for: it must be looked for.
+        while await rows(database, text) == [(0,)]:  # noqa: ASYNC110
             await trio.sleep(0.01)

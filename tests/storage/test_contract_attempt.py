@@ -80,7 +80,11 @@ async def test_a_lost_attempt_may_still_come_to_its_own_end(database: Database) 
 
 async def test_attempts_of_several_runs_come_the_latest_first(database: Database) -> None:
     first, second = await claimed_run(database), await claimed_run(database)
-    attempts = [attempt_of(first, started_at=1), attempt_of(second, started_at=2), attempt_of(first, token=2, started_at=3)]
+    attempts = [
+        attempt_of(first, started_at=1),
+        attempt_of(second, started_at=2),
+        attempt_of(first, token=2, started_at=3),
+    ]
     await write(database, attempt_table.add, attempts)
     assert await write(database, attempt_table.of_runs, [first.id, second.id]) == attempts[::-1]
     assert await write(database, attempt_table.of_runs, [second.id]) == [attempts[1]]

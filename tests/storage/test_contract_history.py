@@ -35,9 +35,7 @@ async def test_only_what_is_over_is_removed(database: Database) -> None:
             at=MADE if status in FINISHED else None,
             id=made[status],
         )
-    removed = await write(
-        database, run_history.remove, completed_before=MADE + 1, others_before=MADE + 1, most=100
-    )
+    removed = await write(database, run_history.remove, completed_before=MADE + 1, others_before=MADE + 1, most=100)
     assert removed == len(FINISHED)
     assert await _ids(database) == {run_id for status, run_id in made.items() if status not in FINISHED}
 
@@ -62,9 +60,7 @@ async def test_a_run_made_long_ago_that_ended_lately_stays(database: Database) -
 
 
 async def test_the_oldest_go_first_and_no_more_than_asked(database: Database) -> None:
-    ids = await add_runs(
-        database, [new_run(id=_id(age), status=RunStatus.COMPLETED) for age in (1, 3, 2)]
-    )
+    ids = await add_runs(database, [new_run(id=_id(age), status=RunStatus.COMPLETED) for age in (1, 3, 2)])
     await _finish_all(database)
     bounds = {"completed_before": MADE + 1, "others_before": MADE + 1}
     assert await write(database, run_history.remove, **bounds, most=2) == 2

@@ -23,10 +23,11 @@ from tests.storage.stage import (
     write,
 )
 from trisched.domain.job import ORIGIN_CODE, ORIGIN_FILE
+from trisched.domain.job_fields import parse_job
 from trisched.domain.run import Priority
 from trisched.domain.schedule import jitter_us
 from trisched.errors import Conflict, Invalid, Stale
-from trisched.storage.database import Database
+from trisched.storage.database import Database, Tx
 from trisched.storage.postgres import PostgresDatabase
 from trisched.storage.tables import job as job_table
 from trisched.storage.tables import run as run_table
@@ -82,7 +83,7 @@ async def test_names_that_differ_in_case_are_two(database: Database) -> None:
 async def test_a_refused_name_does_not_spoil_the_transaction(database: Database) -> None:
     await add_job(database, "taken")
 
-    def work(tx: job_table.Tx) -> None:
+    def work(tx: Tx) -> None:
         with pytest.raises(Conflict):
             job_table.add(tx, "job-1", spec("taken"), ORIGIN_CODE, 0)
         job_table.add(tx, "job-2", spec("free"), ORIGIN_CODE, 0)
@@ -204,7 +205,7 @@ async def test_names_with_any_characters_are_found(
 
 async def test_jobs_of_a_function_are_those_that_code_made(database: Database) -> None:
     async def add(name: str, function: str, origin: str = ORIGIN_CODE) -> str:
-        wish = job_table.parse_job({"name": name, "type": "python", "function": function}, now=0)
+        wish = parse_job({"name": name, "type": "python", "function": function}, now=0)
         await write(database, job_table.add, fresh("job"), wish, origin, 0)
         return name
 
@@ -266,7 +267,7 @@ async def test_the_scheduler_that_saw_the_slot_moves_it_on_once(database: Databa
     assert await rows(database, "SELECT next_due_at, revision FROM job") == [(61 * SECOND, 1)]
 
 
-def _advance(tx: job_table.Tx, step: dict[str, Any]) -> int:
+def _advance(tx: Tx, step: dict[str, Any]) -> int:
     return tx.count(job_table.SQL.advance, **step)
 
 
@@ -305,9 +306,7 @@ async def test_jobs_are_listed_page_by_page_in_any_order(database: Database) -> 
         await add_job(database, name, schedule={"cron": "0 0 1 1 *"} if name == "c" else None, queue=f"q-{name}")
 
     async def names(sort: str = "name", most: int = 10, skip: int = 0) -> tuple[list[str], int]:
-        page = await database.read(
-            lambda tx: job_table.list_jobs(tx, [], {}, sort=sort, most=most, skip=skip)
-        )
+        page = await database.read(lambda tx: job_table.list_jobs(tx, [], {}, sort=sort, most=most, skip=skip))
         return [job.spec.name for job in page.jobs], page.total
 
     assert await names() == (["a", "b", "c"], 3)
@@ -363,7 +362,7 @@ async def test_a_held_job_is_not_removed_meanwhile(postgres: PostgresDatabase, l
     order = []
 
     async def remove() -> None:
-        def work(tx: job_table.Tx) -> None:
+        def work(tx: Tx) -> None:
             job_table.find(tx, job.id, lock=job_table.GO)
             job_table.remove(tx, job.id)
 

@@ -19,9 +19,7 @@ async def _node(database: Database, node_id: str = "node-a") -> Node:
 
 
 async def _beat(database: Database, nonce: str, nonces: list[str], incarnation: str = "a-1") -> bool:
-    return await write(
-        database, node_table.beat, "node-a", incarnation, nonce=nonce, nonces=nonces, lease_us=LEASE
-    )
+    return await write(database, node_table.beat, "node-a", incarnation, nonce=nonce, nonces=nonces, lease_us=LEASE)
 
 
 async def test_a_node_is_stored_as_it_says(database: Database) -> None:
@@ -183,9 +181,7 @@ async def test_a_node_knows_when_its_lease_ran_out(database: Database) -> None:
 
 
 @pytest.mark.parametrize(("lease", "lives"), [(LEASE, True), (-1, False)])
-async def test_a_leader_without_a_lease_of_its_own_has_no_say(
-    database: Database, lease: int, lives: bool
-) -> None:
+async def test_a_leader_without_a_lease_of_its_own_has_no_say(database: Database, lease: int, lives: bool) -> None:
     await register(database, lease_us=lease)
     assert not await database.read(node_table.leader_lives), "nobody leads"
     await execute(database, "UPDATE cluster SET leader_incarnation = 'a-1'")
@@ -200,9 +196,7 @@ async def test_rows_of_nodes_that_left_long_ago_are_dropped(database: Database) 
     assert [node.id for node in await database.read(node_table.list_nodes)] == ["node-b", "node-c"]
 
 
-@given(
-    node=st.floats(1, 1000), margin=st.floats(0, 0.9), leader=st.floats(1, 1000), beat=st.floats(0.001, 0.9)
-)
+@given(node=st.floats(1, 1000), margin=st.floats(0, 0.9), leader=st.floats(1, 1000), beat=st.floats(0.001, 0.9))
 def test_a_node_stops_trusting_a_lease_before_it_can_end(
     node: float, margin: float, leader: float, beat: float
 ) -> None:

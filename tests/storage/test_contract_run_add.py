@@ -5,19 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from tests.storage.stage import (
-    HOUR,
-    add_job,
-    add_run,
-    add_runs,
-    execute,
-    new_run,
-    now,
-    rows,
-    run_in,
-    stored_run,
-    write,
-)
+from tests.storage.stage import HOUR, add_job, add_run, add_runs, execute, new_run, now, rows, run_in, stored_run, write
 from trisched.domain.run import ACTIVE, FINISHED, WAITS_OVERLAP, Run, RunStatus
 from trisched.storage.database import Database, Duplicate, Tx
 from trisched.storage.tables import run as run_table

@@ -63,9 +63,7 @@ async def test_more_urgent_runs_come_first_and_equal_ones_in_order_of_arrival(da
     await register(database)
     stamp = await now(database)
     classes = [PRIORITY_CLASS[word] for word in (Priority.LOW, Priority.HIGH, Priority.NORMAL, Priority.HIGH)]
-    low, high, normal, later = await add_runs(
-        database, [new_run(priority=number, due_at=stamp) for number in classes]
-    )
+    low, high, normal, later = await add_runs(database, [new_run(priority=number, due_at=stamp) for number in classes])
     critical = await add_run(database, priority=0)
     assert [held.id for held in await claim(database)] == [critical, high, later, normal, low]
 

@@ -81,9 +81,7 @@ async def test_a_run_that_waits_for_another_is_not_queued_by_time(database: Data
 async def test_runs_that_wait_go_one_after_another_in_the_order_of_their_slots(database: Database) -> None:
     await register(database)
     waiting = {"status": RunStatus.PENDING, "waits": WAITS_OVERLAP}
-    third, first, second = await add_runs(
-        database, [new_run(slot_at=slot, **waiting) for slot in (30, 10, 20)]
-    )
+    third, first, second = await add_runs(database, [new_run(slot_at=slot, **waiting) for slot in (30, 10, 20)])
     order = []
     for left in (1, 1, 1):
         assert await write(database, run_table.free_waiting) == left

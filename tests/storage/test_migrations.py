@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable
 
+import psycopg
 import pytest
 import trio
 
@@ -135,7 +137,8 @@ async def test_a_refused_database_leaves_no_thread_and_can_be_asked_nothing(fres
     with pytest.raises(SchemaTooNew):
         await database.open()
     with trio.fail_after(30):
-        while _own_threads() - before:
+        # The watcher of Postgres looks twice a second whether it is needed.
+        while _own_threads() - before:  # noqa: ASYNC110
             await trio.sleep(0.01)
     with pytest.raises(trio.ClosedResourceError):
         await rows(database, "SELECT 1")
@@ -162,14 +165,10 @@ async def _assert_only_output(store: Database) -> None:
     with pytest.raises(Exception, match="output"):
         await store.open()
     if isinstance(store, SqliteDatabase):
-        import sqlite3
-
         connection = sqlite3.connect(store.path)
         names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         connection.close()
     else:
-        import psycopg
-
         assert isinstance(store, PostgresDatabase)
         with psycopg.connect(store.dsn) as session:
             text = "SELECT tablename FROM pg_tables WHERE schemaname = 'trisched'"

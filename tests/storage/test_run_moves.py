@@ -172,16 +172,16 @@ def test_a_run_changes_only_along_the_table_of_moves(birth: dict[str, Any], step
                 assert after.status in {MOVES[move][1] for move in allowed}, (step, before, after)
             if not moves:
                 assert after == before, (step, before, after)
-            assert after.token - before.token == (after.status is RunStatus.RUNNING and before.status is not after.status)
+            assert after.token - before.token == (
+                after.status is RunStatus.RUNNING and before.status is not after.status
+            )
             assert _is_sound(after), (step, before, after)
             before = after
 
 
 @settings(max_examples=60)
 @given(birth=st.sampled_from(BIRTHS), steps=st.lists(STEPS, max_size=12), move=st.sampled_from(ENDS))
-def test_an_end_takes_effect_exactly_while_the_run_is_held(
-    birth: dict[str, Any], steps: list[Any], move: Move
-) -> None:
+def test_an_end_takes_effect_exactly_while_the_run_is_held(birth: dict[str, Any], steps: list[Any], move: Move) -> None:
     with _life(birth) as life:
         for step in steps:
             life.step(step)

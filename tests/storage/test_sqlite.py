@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.storage.stage import add_run, add_runs, execute, new_run, rows, stored_run, write
+from tests.storage.stage import add_run, add_runs, new_run, rows, stored_run, write
 from trisched.clock import SystemClock
 from trisched.errors import Misconfigured, StoreFull, StoreUnavailable
 from trisched.storage.database import Duplicate, Tx
@@ -68,12 +68,11 @@ async def _together(database: SqliteDatabase, works: list[Callable[[Tx], Any]]) 
         except Exception as error:  # noqa: BLE001 - the answer is what the test looks at
             answers[index] = error
 
-    async with trio.open_nursery() as nursery:
-        async with _writer_busy(database):
-            for index in range(len(works)):
-                nursery.start_soon(ask, index)
-                # One after the other, so that the order of the group is known.
-                await trio.testing.wait_all_tasks_blocked()
+    async with trio.open_nursery() as nursery, _writer_busy(database):
+        for index in range(len(works)):
+            nursery.start_soon(ask, index)
+            # One after the other, so that the order of the group is known.
+            await trio.testing.wait_all_tasks_blocked()
     return answers
 
 
@@ -290,9 +289,10 @@ async def test_closing_folds_the_log_into_the_file(sqlite_path: Path) -> None:
     await database.open()
     await add_run(database)
     await rows(database, "SELECT 1")
-    assert Path(f"{sqlite_path}-wal").exists()
+    log = trio.Path(f"{sqlite_path}-wal")
+    assert await log.exists()
     await database.close()
-    assert not Path(f"{sqlite_path}-wal").exists()
+    assert not await log.exists()
 
 
 async def test_missing_directories_are_made(tmp_path: Path) -> None:

@@ -114,9 +114,7 @@ def stale(postgres_server: PostgresServer) -> Iterator[Stale]:
     """
     dsn = postgres_server.create_database()
     held = trio.run(_fill_and_claim, dsn)
-    with psycopg.connect(
-        dsn, options="-c search_path=trisched", autocommit=True, prepare_threshold=None
-    ) as connection:
+    with psycopg.connect(dsn, options="-c search_path=trisched", autocommit=True, prepare_threshold=None) as connection:
         yield connection, [run.id for run in held], held[0].claim_id
     postgres_server.drop_database(dsn)
 
@@ -129,7 +127,9 @@ async def _fill_and_claim(dsn: str) -> list[run_table.Claimed]:
     # What was done long ago stays in the table: its size is that of the history, not of the queue.
     columns = "job_id, job_revision, queue, priority, rank, due_at, origin, parameters, retries, attempt, failures"
     history = f"INSERT INTO run (id, status, finished_at, created_at, crashes, token, {columns})"
-    model = f"SELECT 'run-0-' || number, 'completed', 1, 1, 0, 1, {columns} FROM run, generate_series(1, :count) AS number"
+    model = (
+        f"SELECT 'run-0-' || number, 'completed', 1, 1, 0, 1, {columns} FROM run, generate_series(1, :count) AS number"
+    )
     await execute(database, f"{history} {model} WHERE id = (SELECT min(id) FROM run)", count=HISTORY)
     await execute(database, "ANALYZE run")
     held = await claim(database, most=4000)
@@ -161,9 +161,7 @@ def _explained(
     connection.execute("DEALLOCATE ALL")
     connection.execute(f"PREPARE hot AS {text}".encode())
     values = sql.SQL(", ").join(sql.Literal(parameters[name]) for name in names)
-    row = connection.execute(
-        sql.SQL("EXPLAIN (FORMAT JSON) EXECUTE hot ({})").format(values), prepare=False
-    ).fetchone()
+    row = connection.execute(sql.SQL("EXPLAIN (FORMAT JSON) EXECUTE hot ({})").format(values), prepare=False).fetchone()
     assert row is not None
     return list(_nodes(row[0][0]["Plan"]))
 
@@ -186,9 +184,7 @@ async def test_completing_many_uses_the_primary_key_though_statistics_are_stale(
 
 
 @MODES
-async def test_completing_more_than_is_ever_sent_passes_over_the_table_at_most_once(
-    stale: Stale, mode: str
-) -> None:
+async def test_completing_more_than_is_ever_sent_passes_over_the_table_at_most_once(stale: Stale, mode: str) -> None:
     """The cliff is a scan for each id; one scan for all, where the table is small, is fair."""
     nodes = _plan_of_complete(stale, mode, 2000)
     assert not [node for node in nodes if "Join" in node["Node Type"] or "Loop" in node["Node Type"]]

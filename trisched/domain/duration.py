@@ -133,11 +133,8 @@ def _moment_in_text(value: object, path: str) -> datetime:
 def format_instant(us: int) -> str:
     """RFC 3339 in UTC, with three or six digits of a second where they are not all zero."""
     moment = _EPOCH + timedelta(microseconds=us)
-    if not moment.microsecond:
-        digits = "seconds"
-    else:
-        digits = "microseconds" if moment.microsecond % 1000 else "milliseconds"
-    return moment.replace(tzinfo=None).isoformat(timespec=digits) + "Z"
+    digits = "microseconds" if moment.microsecond % 1000 else "milliseconds"
+    return moment.replace(tzinfo=None).isoformat(timespec=digits if moment.microsecond else "seconds") + "Z"
 
 
 _FIRST_US = (datetime(_FIRST_YEAR, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)

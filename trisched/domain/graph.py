@@ -25,25 +25,3 @@ def find_cycle(edges: Mapping[str, Iterable[str]], start: str) -> list[str] | No
             path.append(node)
             pending.append(iter(edges.get(node, ())))
     return None
-
-
-def in_order(edges: Mapping[str, Iterable[str]]) -> list[str]:
-    """All names, each after everything it depends on; names of a cycle come last, by name."""
-    waiting = {name: set(needs) & edges.keys() for name, needs in edges.items()}
-    freed_by: dict[str, list[str]] = {name: [] for name in edges}
-    for name, needs in waiting.items():
-        for need in needs:
-            freed_by[need].append(name)
-    ordered: list[str] = []
-    ready = sorted(name for name, needs in waiting.items() if not needs)
-    while ready:
-        ordered += ready
-        following = []
-        for done in ready:
-            del waiting[done]
-            for name in freed_by[done]:
-                waiting[name].discard(done)
-                if not waiting[name]:
-                    following.append(name)
-        ready = sorted(following)
-    return ordered + sorted(waiting)

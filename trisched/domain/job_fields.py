@@ -187,9 +187,7 @@ def _missing(fields: Mapping[str, object], parsed: Mapping[str, object], prefix:
 
 def job_fields(spec: JobSpec) -> dict[str, object]:
     """The fields of ``spec`` as JSON values; ``parse_job`` gives the same specification back."""
-    fields: dict[str, object] = {
-        name: getattr(spec, name) for name in _PARSERS if getattr(spec, name) is not None
-    }
+    fields: dict[str, object] = {name: getattr(spec, name) for name in _PARSERS if getattr(spec, name) is not None}
     fields["parameters"] = msgspec.json.decode(spec.parameters)
     fields["backoff"] = backoff_fields(spec.backoff)
     fields["priority"] = spec.priority.value

@@ -87,9 +87,7 @@ def after_failure(
     """Retry while retries remain, else bury. ``failures`` counts this one too."""
     move = Move.RETRY if failures <= retries else Move.BURY
     wait = delay if move is Move.RETRY else 0.0
-    return Ending(
-        run_id=run_id, token=token, claim_id=claim_id, move=move, outcome=outcome, delay=wait, reason=reason
-    )
+    return Ending(run_id=run_id, token=token, claim_id=claim_id, move=move, outcome=outcome, delay=wait, reason=reason)
 
 
 def after_loss(delivery: str, crashes: int, max_crashes: int) -> tuple[Move, str]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
+
+from trisched.domain.job import JobSpec
 
 
 @attrs.frozen(kw_only=True)
@@ -27,6 +31,35 @@ class LeaseTimes:
         return (self.leader - self.leader_beat) * (1 - self.drift)
 
 
+@attrs.frozen
+class Ability:
+    """What a node can do: its tags, and the Python functions it has."""
+
+    tags: frozenset[str]
+    tasks: frozenset[str]
+
+    def can_run(self, spec: JobSpec) -> bool:
+        """Whether a run of the job may go to this node."""
+        return self.tags.issuperset(spec.requires) and (spec.type != "python" or task_name(spec) in self.tasks)
+
+
+def task_name(spec: JobSpec) -> str:
+    """The name under which the function of a Python job is registered; ``a:b`` and ``a.b`` are the same."""
+    return (spec.function or "").replace(":", ".")
+
+
+def why_unrunnable(spec: JobSpec, abilities: Sequence[Ability]) -> str | None:
+    """Why no living node can run the job, for people; None if one can."""
+    if any(ability.can_run(spec) for ability in abilities):
+        return None
+    if not abilities:
+        return "no node that executes is alive"
+    if spec.type == "python" and not any(task_name(spec) in ability.tasks for ability in abilities):
+        return f"no living node has the task {task_name(spec)!r}; its runs wait for one"
+    tags = ", ".join(spec.requires)
+    return f"no living node that could run it has the tags it requires ({tags}); its runs wait for one"
+
+
 @attrs.frozen(kw_only=True)
 class Node:
     """One process of the cluster, as stored."""
@@ -38,6 +71,7 @@ class Node:
     version: str
     tags: tuple[str, ...]
     queues: tuple[str, ...]
+    tasks: tuple[str, ...]
     concurrency: int
     started_at: int
     last_seen_at: int

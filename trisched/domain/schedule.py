@@ -12,26 +12,9 @@ import attrs
 
 from trisched.domain.cron import impossible_date, parse_cron, uses_hash
 from trisched.domain.dst import Fold, Gap
-from trisched.domain.duration import (
-    MICROSECONDS,
-    format_duration,
-    format_instant,
-    parse_duration,
-    parse_instant,
-)
+from trisched.domain.duration import MICROSECONDS, format_duration, format_instant, parse_duration, parse_instant
 from trisched.domain.preview import Fire, preview
-from trisched.domain.slot import (
-    At,
-    Cron,
-    Every,
-    Kind,
-    Schedule,
-    due_at,
-    jitter_us,
-    next_slot,
-    same_rule,
-    slots_between,
-)
+from trisched.domain.slot import At, Cron, Every, Kind, Schedule, due_at, jitter_us, next_slot, same_rule, slots_between
 from trisched.domain.text import parse_choice, parse_text
 from trisched.domain.zone import parse_zone
 from trisched.errors import FieldError, Invalid

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -10,6 +11,8 @@ import msgspec
 from trisched.errors import Invalid, TooLarge
 
 PARAMETERS_LIMIT: Final = 1024 * 1024
+#: Far below what a parser can take, so that what is stored can be read wherever it is asked for.
+NESTING_LIMIT: Final = 200
 
 
 def parse_text(value: object, path: str, *, least: int = 1, most: int = 200) -> str:
@@ -47,10 +50,30 @@ def encode_json(value: object, path: str, *, limit: int = PARAMETERS_LIMIT) -> s
         raise Invalid.at(path, f"is not JSON: {error}") from None
     if len(encoded) > limit:
         raise TooLarge(f"{path}: {len(encoded):,} bytes of JSON; at most {limit:,}")
+    # Only what has many brackets can be deep.
+    if encoded.count(b"{") + encoded.count(b"[") > NESTING_LIMIT:
+        _refuse_deep(encoded, path)
     # The encoder writes NaN and the infinities as null: look closer only where a null stands.
     if b"null" in encoded:
         _refuse_non_finite(value, path)
     return encoded.decode()
+
+
+def _refuse_deep(encoded: bytes, path: str) -> None:
+    try:
+        level = [msgspec.json.decode(encoded)]
+    except RecursionError:
+        raise Invalid.at(path, "is nested too deeply") from None
+    for _ in range(NESTING_LIMIT):
+        level = [part for item in level for part in _parts(item)]
+    if any(isinstance(item, dict | list) for item in level):
+        raise Invalid.at(path, f"is nested too deeply; at most {NESTING_LIMIT} levels")
+
+
+def _parts(item: object) -> Iterable[object]:
+    if isinstance(item, dict):
+        return item.values()
+    return item if isinstance(item, list) else ()
 
 
 def _refuse_non_finite(value: object, path: str) -> None:

@@ -112,10 +112,10 @@ class Lane:
     def _serve(self) -> None:
         connection: Connection | None = None
         while items := self._take():
-            if connection is not None and not connection.usable():
-                connection.close()
-                connection = None
             try:
+                if connection is not None and not connection.usable():
+                    connection.close()
+                    connection = None
                 connection = connection or self._connect()
                 answers = connection.transact([item.work for item in items])
                 topics = connection.topics()

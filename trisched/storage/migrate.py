@@ -20,7 +20,7 @@ _NAME: Final = re.compile(r"^(\d{4})_(\w+)\.sql$")
 _CREATE: Final = rendered(
     "schema",
     "CREATE TABLE IF NOT EXISTS migration "
-    "(version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at BIGINT NOT NULL)"
+    "(version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at BIGINT NOT NULL)",
 )
 _APPLIED: Final = rendered("schema", "SELECT version, checksum FROM migration ORDER BY version")
 _RECORD: Final = rendered("schema", "INSERT INTO migration VALUES (:version, :name, :checksum, now_us())")
@@ -73,6 +73,4 @@ def migrate(tx: Tx) -> int:
 def _apply(tx: Tx, migration: Migration) -> None:
     for statement in migration.statements:
         tx.count(statement)
-    tx.count(
-        _RECORD, version=migration.version, name=migration.name, checksum=migration.checksum
-    )
+    tx.count(_RECORD, version=migration.version, name=migration.name, checksum=migration.checksum)

@@ -44,6 +44,10 @@ class Tasks:
         """The task of that name; ``module:function`` and ``module.function`` are the same."""
         return self._tasks.get(name.replace(":", "."))
 
+    def names(self) -> tuple[str, ...]:
+        """The names of all tasks, in order."""
+        return tuple(sorted(self._tasks))
+
     def knows(self, function: str) -> bool:
         """Whether this node has the function."""
         return self.find(function) is not None

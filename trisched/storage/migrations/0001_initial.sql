@@ -19,6 +19,7 @@ CREATE TABLE node (
     version TEXT NOT NULL,
     tags TEXT NOT NULL,
     queues TEXT NOT NULL,
+    tasks TEXT NOT NULL,
     concurrency INTEGER NOT NULL,
     started_at BIGINT NOT NULL,
     last_seen_at BIGINT NOT NULL,
@@ -40,6 +41,8 @@ CREATE TABLE job (
     next_due_at BIGINT,
     dispatch_failures INTEGER NOT NULL,
     alarm TEXT,
+    -- Why no living node can run it; kept apart, for a slot that was dispatched ends an alarm but not this.
+    unrunnable TEXT,
     disabled_at BIGINT,
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,

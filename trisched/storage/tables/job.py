@@ -18,7 +18,8 @@ from trisched.storage.wakeup import DUE, JOBS
 
 SQL: Final = load("job")
 _COLUMNS: Final = (
-    "id, origin, revision, spec, next_slot_at, dispatch_failures, alarm, created_at, updated_at, deleted_at"
+    "id, origin, revision, spec, next_slot_at, dispatch_failures, coalesce(alarm, unrunnable), "
+    "created_at, updated_at, deleted_at"
 )
 
 

@@ -113,7 +113,7 @@ SELECT job.name FROM dependency JOIN job ON job.id = dependency.job_id
 WHERE dependency.needs = :name AND job.deleted_at IS NULL ORDER BY job.name
 
 -- totals --
-SELECT count(*), count(disabled_at), count(alarm) FROM job WHERE deleted_at IS NULL
+SELECT count(*), count(disabled_at), count(coalesce(alarm, unrunnable)) FROM job WHERE deleted_at IS NULL
 
 -- count_by_last --
 -- Jobs by the status of their newest run.
@@ -126,4 +126,11 @@ WHERE last_status IS NOT NULL GROUP BY last_status
 SELECT count(DISTINCT job_id) FROM run WHERE claim_id IS NOT NULL
 
 -- alarms --
-SELECT id, name, alarm FROM job WHERE alarm IS NOT NULL AND deleted_at IS NULL ORDER BY name LIMIT :most
+SELECT id, name, coalesce(alarm, unrunnable) FROM job
+WHERE (alarm IS NOT NULL OR unrunnable IS NOT NULL) AND deleted_at IS NULL ORDER BY name LIMIT :most
+
+-- unrunnable --
+SELECT id, unrunnable FROM job WHERE unrunnable IS NOT NULL AND deleted_at IS NULL
+
+-- set_unrunnable --
+UPDATE job SET unrunnable = :reason WHERE id = :id

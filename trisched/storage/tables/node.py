@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 import msgspec
 
-from trisched.domain.node import Node
+from trisched.domain.node import Ability, Node
 from trisched.storage.database import Tx
 from trisched.storage.statements import load
 
@@ -25,6 +25,8 @@ class Registration:
     version: str
     tags: tuple[str, ...]
     queues: tuple[str, ...]
+    #: The Python functions it has, by name.
+    tasks: tuple[str, ...]
     concurrency: int
 
 
@@ -40,6 +42,7 @@ def register(tx: Tx, node: Registration, *, nonce: str, lease_us: int, dead: str
         version=node.version,
         tags=msgspec.json.encode(node.tags).decode(),
         queues=msgspec.json.encode(node.queues).decode(),
+        tasks=msgspec.json.encode(node.tasks).decode(),
         concurrency=node.concurrency,
         lease_us=lease_us,
         dead=dead or "",
@@ -59,9 +62,7 @@ def find(tx: Tx, node_id: str) -> Node | None:
 
 def beat(tx: Tx, node_id: str, incarnation: str, *, nonce: str, nonces: list[str], lease_us: int) -> bool:
     """Renews the lease; False if the row is another's now."""
-    return (
-        tx.count(SQL.beat, id=node_id, incarnation=incarnation, nonce=nonce, nonces=nonces, lease_us=lease_us) == 1
-    )
+    return tx.count(SQL.beat, id=node_id, incarnation=incarnation, nonce=nonce, nonces=nonces, lease_us=lease_us) == 1
 
 
 def leave(tx: Tx, node_id: str, incarnation: str) -> None:
@@ -82,9 +83,14 @@ def list_nodes(tx: Tx) -> list[Node]:
 def _from_row(row: tuple[object, ...]) -> Node:
     names = [field.name for field in attrs.fields(Node)]
     values = dict(zip(names, row, strict=True))
-    for name in ("tags", "queues"):
+    for name in ("tags", "queues", "tasks"):
         values[name] = tuple(msgspec.json.decode(str(values[name])))
     return Node(**values)  # type: ignore[arg-type]
+
+
+def abilities(tx: Tx) -> list[Ability]:
+    """What the living nodes that execute can do."""
+    return [Ability(*(frozenset(msgspec.json.decode(text)) for text in row)) for row in tx.rows(SQL.living)]
 
 
 def gone(tx: Tx, grace_us: int, *, quiet: bool) -> list[str]:

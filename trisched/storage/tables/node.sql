@@ -1,12 +1,12 @@
 -- register --
 -- A node takes its row if it is new, or if the one before it has left or let its lease run out.
-INSERT INTO node (id, incarnation, beat_nonce, host, pid, version, tags, queues, concurrency, started_at,
+INSERT INTO node (id, incarnation, beat_nonce, host, pid, version, tags, queues, tasks, concurrency, started_at,
     last_seen_at, lease_until)
-VALUES (:id, :incarnation, :nonce, :host, :pid, :version, :tags, :queues, :concurrency, now_us(), now_us(),
+VALUES (:id, :incarnation, :nonce, :host, :pid, :version, :tags, :queues, :tasks, :concurrency, now_us(), now_us(),
     now_us() + :lease_us)
 ON CONFLICT (id) DO UPDATE SET incarnation = excluded.incarnation, beat_nonce = excluded.beat_nonce,
     host = excluded.host, pid = excluded.pid, version = excluded.version, tags = excluded.tags,
-    queues = excluded.queues, concurrency = excluded.concurrency, started_at = excluded.started_at,
+    queues = excluded.queues, tasks = excluded.tasks, concurrency = excluded.concurrency, started_at = excluded.started_at,
     last_seen_at = excluded.last_seen_at, lease_until = excluded.lease_until, draining_at = NULL
 WHERE node.lease_until <= now_us() OR node.incarnation = :dead
 RETURNING id
@@ -27,8 +27,11 @@ UPDATE node SET lease_until = 0, last_seen_at = now_us() WHERE id = :id AND inca
 UPDATE node SET draining_at = now_us() WHERE id = :id AND draining_at IS NULL
 
 -- list --
-SELECT id, incarnation, host, pid, version, tags, queues, concurrency, started_at, last_seen_at, lease_until, draining_at
+SELECT id, incarnation, host, pid, version, tags, queues, tasks, concurrency, started_at, last_seen_at, lease_until, draining_at
 FROM node ORDER BY id
+
+-- living --
+SELECT tags, tasks FROM node WHERE lease_until > now_us() AND concurrency > 0
 
 -- gone --
 -- Incarnations that hold runs and cannot be alive: they left, were replaced, or let their lease run out. The

@@ -15,9 +15,7 @@ _SKEW_US: Final = 3_600_000_000
 def remove(tx: Tx, *, completed_before: int, others_before: int, most: int) -> int:
     """Removes up to ``most`` finished runs, the oldest first; answers how many."""
     bound = f"run-{max(completed_before + _SKEW_US, 0):014x}"
-    rows = tx.rows(
-        SQL.expired, bound=bound, completed_before=completed_before, others_before=others_before, most=most
-    )
+    rows = tx.rows(SQL.expired, bound=bound, completed_before=completed_before, others_before=others_before, most=most)
     ids = [row[0] for row in rows]
     if ids:
         for statement in (SQL.remove_output, SQL.remove_attempts, SQL.remove_runs):

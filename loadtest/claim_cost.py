@@ -38,9 +38,7 @@ def fill(store: Store, status: str, first: int, count: int) -> None:
     """Rows as trisched would have written them, numbered from ``first`` on."""
     numbers = _NUMBERS[store.kind].format(first=first, last=first + count - 1)
     done = status == "completed"
-    store.do(
-        _FILL.format(status=status, rank="n", done=int(done), finished="n" if done else "NULL", numbers=numbers)
-    )
+    store.do(_FILL.format(status=status, rank="n", done=int(done), finished="n" if done else "NULL", numbers=numbers))
 
 
 async def claim_time(db: Database, ids: Ids, node_id: str, incarnation: str) -> float:

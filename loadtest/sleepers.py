@@ -59,7 +59,9 @@ async def measure(store: Store, runs: int, seconds: float) -> dict[str, Any]:
 
     async with app.open():
         pass
-    await trio.run_process([sys.executable, "-m", "loadtest.submitter", store.url, "sleeper", str(runs)], capture_stdout=True)
+    await trio.run_process(
+        [sys.executable, "-m", "loadtest.submitter", store.url, "sleeper", str(runs)], capture_stdout=True
+    )
     async with app.running(web=False, concurrency=runs):
         with trio.move_on_after(PATIENCE + seconds):
             while crowd.ended < runs or await trio.to_thread.run_sync(store.unfinished):

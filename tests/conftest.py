@@ -11,9 +11,7 @@ from hypothesis import HealthCheck, settings
 from tests.servers import CannotStart, PostgresServer, RedisServer
 
 # A busy machine must not turn a slow example into a failure: time is judged by pytest-timeout alone.
-settings.register_profile(
-    "trisched", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
-)
+settings.register_profile("trisched", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("trisched")
 
 

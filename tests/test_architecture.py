@@ -74,9 +74,7 @@ def test_imports_keep_to_the_layers_and_borders() -> None:
 @_each_module()
 def test_a_module_says_what_it_is_for(path: Path) -> None:
     if path.read_text():
-        assert ast.get_docstring(PARSED[path]), (
-            "begin with a docstring: the one responsibility of this module"
-        )
+        assert ast.get_docstring(PARSED[path]), "begin with a docstring: the one responsibility of this module"
 
 
 @_each_module()

@@ -68,9 +68,7 @@ def test_a_new_postgres_database_is_empty(postgres_server: PostgresServer, postg
     postgres_server.drop_database(other)
 
 
-def test_a_postgres_database_can_be_copied_from_a_template(
-    postgres_server: PostgresServer, postgres_dsn: str
-) -> None:
+def test_a_postgres_database_can_be_copied_from_a_template(postgres_server: PostgresServer, postgres_dsn: str) -> None:
     with psycopg.connect(postgres_dsn) as connection:
         connection.execute("CREATE TABLE mark AS SELECT 42 AS n")
     copy = postgres_server.create_database(template=postgres_dsn)

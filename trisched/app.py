@@ -91,9 +91,7 @@ class App:
         """Makes a run of ``job`` with parameters; options: key, delay, at, priority, queue, retries, timeout."""
         return await self._desk.submit(job, parameters, **options)
 
-    async def submit_many(
-        self, job: str, parameters: Iterable[Mapping[str, Any]], **options: Any
-    ) -> list[RunHandle]:
+    async def submit_many(self, job: str, parameters: Iterable[Mapping[str, Any]], **options: Any) -> list[RunHandle]:
         """Makes many runs of ``job`` in one transaction."""
         return await self._desk.submit_many(job, parameters, **options)
 
@@ -152,9 +150,7 @@ class App:
         return self._thread
 
     def _make_node(self) -> Node:
-        return Node(
-            self._open_scope(), self.tasks, self.settings, declare=self._declare_all, submit=self._desk.submit
-        )
+        return Node(self._open_scope(), self.tasks, self.settings, declare=self._declare_all, submit=self._desk.submit)
 
     async def _run(self, on_started: Callable[[Started], None] | None) -> None:
         with trio.open_signal_receiver(*_SIGNALS) as signals:

@@ -107,8 +107,7 @@ class SchemaTooNew(Misconfigured):
     def __init__(self, found: int, known: int) -> None:
         self.found, self.known = found, known
         super().__init__(
-            f"the database has schema version {found}, this trisched knows up to {known}; "
-            "upgrade trisched on this host"
+            f"the database has schema version {found}, this trisched knows up to {known}; upgrade trisched on this host"
         )
 
 

@@ -106,17 +106,13 @@ class Desk:
         made = await run_operations.submit(scope, _submission(job, parameters or {}, options))
         return RunHandle(made.run_id, made.created, scope)
 
-    async def submit_many(
-        self, job: str, parameters: Iterable[Mapping[str, Any]], **options: Any
-    ) -> list[RunHandle]:
+    async def submit_many(self, job: str, parameters: Iterable[Mapping[str, Any]], **options: Any) -> list[RunHandle]:
         """Makes many runs of ``job`` in one transaction."""
         scope = self._scope()
         made = await run_operations.submit_many(scope, [_submission(job, each, options) for each in parameters])
         return [RunHandle(each.run_id, each.created, scope) for each in made]
 
-    async def trigger(
-        self, job: str, parameters: Mapping[str, Any] | None = None, **options: Any
-    ) -> RunHandle:
+    async def trigger(self, job: str, parameters: Mapping[str, Any] | None = None, **options: Any) -> RunHandle:
         """Runs a stored job now."""
         scope = self._scope()
         made = await run_operations.trigger(scope, job, parameters=parameters, **options)

@@ -48,7 +48,6 @@ from trisched.worker.tasks import Tasks
 log = logging.getLogger(__name__)
 
 
-
 @attrs.frozen(kw_only=True)
 class Started:
     """What a node that runs says of itself."""

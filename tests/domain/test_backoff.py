@@ -35,9 +35,7 @@ def test_fixed_waits_are_all_the_same() -> None:
 
 
 @given(backoffs, st.integers(1, 10**12), st.integers())
-def test_a_wait_keeps_between_its_base_and_its_cap_and_jitter(
-    backoff: Backoff, failures: int, seed: int
-) -> None:
+def test_a_wait_keeps_between_its_base_and_its_cap_and_jitter(backoff: Backoff, failures: int, seed: int) -> None:
     wait = delay(backoff, failures, Random(seed))
     assert backoff.base <= wait * (1 + 1e-9)
     assert wait <= backoff.max + backoff.jitter

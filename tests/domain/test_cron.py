@@ -62,9 +62,7 @@ def test_the_next_fires_are_those_of_a_search_minute_by_minute(expression: str, 
 
 
 day_columns = st.sampled_from(["*", "L", "LW", "1,L", "13", "*/3", "10-20", "31"])
-weekday_columns = st.sampled_from(
-    ["*", "5L", "2#1", "MON-FRI", "0", "7", "1#5", "sat", "3,5L", "*/2", "4#2,1#1"]
-)
+weekday_columns = st.sampled_from(["*", "5L", "2#1", "MON-FRI", "0", "7", "1#5", "sat", "3,5L", "*/2", "4#2,1#1"])
 month_columns = st.sampled_from(["*", "2", "JAN,jul", "6-9", "*/5"])
 
 
@@ -195,9 +193,7 @@ def test_h_keeps_to_its_range_and_its_step(key: str) -> None:
     fields = parse_cron("H/15 H(9-17) * * *", "cron", key=key)
     assert 9 <= fields.hours[0] <= 17
     assert len(fields.minutes) == 4
-    assert {later - earlier for earlier, later in zip(fields.minutes, fields.minutes[1:], strict=False)} == {
-        15
-    }
+    assert {later - earlier for earlier, later in zip(fields.minutes, fields.minutes[1:], strict=False)} == {15}
 
 
 def test_h_needs_a_key() -> None:

@@ -72,9 +72,7 @@ def test_the_day_that_samoa_left_out_runs_at_its_end_or_not_at_all() -> None:
     for text, gap, fold in product(("0 9 * * *", "0 0 * * *", "0 9 30 12 *"), GAPS, FOLDS):
         expected = within(table.times_of_day(Expression(text), gap, fold), skipped_day, 40)
         assert slots("Pacific/Apia", text, gap, fold, skipped_day, 40) == expected
-    assert slots("Pacific/Apia", "0 9 30 12 *", "next", "first", skipped_day, 40) == [
-        microseconds(skipped_day)
-    ]
+    assert slots("Pacific/Apia", "0 9 30 12 *", "next", "first", skipped_day, 40) == [microseconds(skipped_day)]
     assert slots("Pacific/Apia", "0 9 30 12 *", "skip", "first", skipped_day, 40) == []
 
 
@@ -88,9 +86,7 @@ def test_the_day_that_samoa_left_out_runs_at_its_end_or_not_at_all() -> None:
 )
 def test_a_time_that_comes_twice_runs_once_or_twice(fold: str, expected: list[str]) -> None:
     around = datetime(2027, 10, 31, 1, tzinfo=UTC)
-    assert slots("Europe/Berlin", "30 2 * * *", "next", fold, around, 6) == [
-        instant(text) for text in expected
-    ]
+    assert slots("Europe/Berlin", "30 2 * * *", "next", fold, around, 6) == [instant(text) for text in expected]
 
 
 def test_several_times_in_one_gap_run_once_at_its_end() -> None:

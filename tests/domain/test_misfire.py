@@ -44,9 +44,7 @@ def test_every_due_slot_is_planned_exactly_once(
     first = next_slot(schedule, NOW - down)
     if first is None:
         return
-    plan = plan_slots(
-        schedule, next_slot=first, now=NOW, policy=policy, max_catch_up=max_catch_up, grace_us=grace
-    )
+    plan = plan_slots(schedule, next_slot=first, now=NOW, policy=policy, max_catch_up=max_catch_up, grace_us=grace)
     due = slots_between(schedule, first - 1, NOW, 10**6)
     planned = sorted([*plan.run, *plan.made_up, *plan.skipped])
     assert due[plan.unrecorded :] == planned
@@ -82,9 +80,7 @@ def test_ten_minutes_down_are_made_up_by_policy(policy: Misfire, made_up: int) -
 
 def test_the_latest_missed_slots_are_the_ones_made_up() -> None:
     first = NOW - 30 * SECOND - 20 * MINUTE
-    plan = plan_slots(
-        EACH_MINUTE, next_slot=first, now=NOW, policy="catch_up_all", max_catch_up=3, grace_us=0
-    )
+    plan = plan_slots(EACH_MINUTE, next_slot=first, now=NOW, policy="catch_up_all", max_catch_up=3, grace_us=0)
     last = NOW - 30 * SECOND
     assert plan.made_up == (last - 2 * MINUTE, last - MINUTE, last)
     assert plan.skipped == tuple(first + n * MINUTE for n in range(18))
@@ -93,9 +89,7 @@ def test_the_latest_missed_slots_are_the_ones_made_up() -> None:
 def test_a_slot_on_time_runs_whatever_the_policy() -> None:
     slot = NOW - 30 * SECOND
     for policy in POLICIES:
-        plan = plan_slots(
-            EACH_MINUTE, next_slot=slot, now=NOW, policy=policy, max_catch_up=0, grace_us=30 * SECOND
-        )
+        plan = plan_slots(EACH_MINUTE, next_slot=slot, now=NOW, policy=policy, max_catch_up=0, grace_us=30 * SECOND)
         assert (plan.run, plan.made_up, plan.skipped, plan.unrecorded) == ((slot,), (), (), 0)
 
 
@@ -107,13 +101,9 @@ def test_nothing_due_plans_nothing() -> None:
 
 def test_a_missed_moment_is_skipped_or_made_up_and_has_no_next() -> None:
     schedule = Schedule(rule=At(at_us=NOW - MINUTE))
-    skip = plan_slots(
-        schedule, next_slot=NOW - MINUTE, now=NOW, policy="skip", max_catch_up=9, grace_us=SECOND
-    )
+    skip = plan_slots(schedule, next_slot=NOW - MINUTE, now=NOW, policy="skip", max_catch_up=9, grace_us=SECOND)
     assert (skip.skipped, skip.made_up, skip.next) == ((NOW - MINUTE,), (), None)
-    one = plan_slots(
-        schedule, next_slot=NOW - MINUTE, now=NOW, policy="catch_up_one", max_catch_up=9, grace_us=SECOND
-    )
+    one = plan_slots(schedule, next_slot=NOW - MINUTE, now=NOW, policy="catch_up_one", max_catch_up=9, grace_us=SECOND)
     assert (one.skipped, one.made_up) == ((), (NOW - MINUTE,))
 
 
@@ -141,9 +131,7 @@ def test_a_year_of_seconds_is_planned_without_walking_through_it(schedule: Sched
 def test_a_burst_long_ago_is_found() -> None:
     schedule = Schedule(rule=Cron(expression="* * * 1 1 *"))
     first = instant("2026-01-01T00:00:00+00:00")
-    plan = plan_slots(
-        schedule, next_slot=first, now=NOW, policy="catch_up_all", max_catch_up=50, grace_us=SECOND
-    )
+    plan = plan_slots(schedule, next_slot=first, now=NOW, policy="catch_up_all", max_catch_up=50, grace_us=SECOND)
     end = instant("2026-01-02T00:00:00+00:00")
     assert plan.made_up == tuple(end - n * SECOND for n in range(50, 0, -1))
     assert plan.unrecorded == pytest.approx(86_400 - 150, rel=1e-3)

@@ -56,12 +56,8 @@ def test_a_time_that_comes_twice_says_which_one_runs(fold: str, notes: list[str 
 
 def test_a_rhythm_says_that_it_runs_both_times() -> None:
     first, second, after = fires({"cron": "20 * * * *"}, BEFORE_FOLD, 3)
-    assert (
-        first.note == "02:20 comes twice on 2027-10-31 in Europe/Berlin; runs both times, this is the first"
-    )
-    assert (
-        second.note == "02:20 comes twice on 2027-10-31 in Europe/Berlin; runs both times, this is the second"
-    )
+    assert first.note == "02:20 comes twice on 2027-10-31 in Europe/Berlin; runs both times, this is the first"
+    assert second.note == "02:20 comes twice on 2027-10-31 in Europe/Berlin; runs both times, this is the second"
     assert after.note is None
 
 

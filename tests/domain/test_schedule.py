@@ -215,9 +215,7 @@ def test_what_is_written_back_is_read_as_the_same_schedule(
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: st.dictionaries(
-        st.sampled_from(
-            ["cron", "every", "at", "timezone", "start", "end", "jitter", "dst_gap", "key", "anchor", "x"]
-        ),
+        st.sampled_from(["cron", "every", "at", "timezone", "start", "end", "jitter", "dst_gap", "key", "anchor", "x"]),
         inner,
         max_size=4,
     ),

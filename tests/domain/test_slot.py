@@ -67,9 +67,7 @@ crons = st.builds(
 )
 intervals = st.builds(
     Schedule,
-    rule=st.builds(
-        Every, seconds=st.integers(1, 10**7).map(lambda n: n / 10), anchor_us=st.integers(EARLIEST, LATEST)
-    ),
+    rule=st.builds(Every, seconds=st.integers(1, 10**7).map(lambda n: n / 10), anchor_us=st.integers(EARLIEST, LATEST)),
     timezone=zones,
 )
 onces = st.builds(Schedule, rule=st.builds(At, at_us=st.integers(EARLIEST, LATEST)))
@@ -99,9 +97,7 @@ def test_slots_strictly_increase_and_come_after_the_instant_asked_for(schedule: 
 
 
 @given(crons | intervals, instants, st.integers(0, 10**6))
-def test_the_next_slot_does_not_depend_on_where_one_asks_from(
-    schedule: Schedule, after: int, permille: int
-) -> None:
+def test_the_next_slot_does_not_depend_on_where_one_asks_from(schedule: Schedule, after: int, permille: int) -> None:
     slot = next_slot(schedule, after)
     assert slot is not None
     between = after + (slot - 1 - after) * permille // 10**6

@@ -56,7 +56,17 @@ def running_node(directory: Path, *arguments: str) -> Iterator[NodeProcess]:
     log = directory / "node.log"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TRISCHED_")}
     environment["PYTHONPATH"] = str(ROOT)
-    command = [sys.executable, "-m", "trisched", "run", *arguments, "--port", "0", "--data-dir", str(directory / "data")]
+    command = [
+        sys.executable,
+        "-m",
+        "trisched",
+        "run",
+        *arguments,
+        "--port",
+        "0",
+        "--data-dir",
+        str(directory / "data"),
+    ]
     with log.open("w") as file:
         process = subprocess.Popen(command, cwd=directory, env=environment, stdout=file, stderr=file, text=True)
     try:

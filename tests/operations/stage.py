@@ -74,7 +74,15 @@ async def claim(scope: Scope, queue: str = "default", *, node: str = "node-1", m
     """Lets a node take runs from a queue, as its worker would."""
     incarnation = f"{node}-life"
     registration = Registration(
-        id=node, incarnation=incarnation, host="host", pid=1, version="0", tags=("a",), queues=(), tasks=(), concurrency=10
+        id=node,
+        incarnation=incarnation,
+        host="host",
+        pid=1,
+        version="0",
+        tags=("a",),
+        queues=(),
+        tasks=(),
+        concurrency=10,
     )
 
     def work(tx: Tx) -> list[Claimed]:

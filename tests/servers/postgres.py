@@ -73,9 +73,7 @@ class PostgresServer(Server):
         name = f"trisched_{os.getpid()}_{secrets.token_hex(6)}"
         source = database_name(template) if template else "template0"
         # template0 is small and nobody connects to it, so that copies never meet an open session.
-        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
-            sql.Identifier(name), sql.Identifier(source)
-        )
+        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(source))
         self._execute(statement)
         return self.dsn(name)
 

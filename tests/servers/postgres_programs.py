@@ -19,11 +19,7 @@ def postgres_programs() -> Iterator[Path]:
     """The folders that hold a usable Postgres, best first."""
     seen = set()
     for folder in itertools.chain(_system_postgres(), wheel_postgres()):
-        if (
-            folder not in seen
-            and (folder / "initdb").exists()
-            and _postgres_version(folder) >= OLDEST_POSTGRES
-        ):
+        if folder not in seen and (folder / "initdb").exists() and _postgres_version(folder) >= OLDEST_POSTGRES:
             seen.add(folder)
             yield folder
 
@@ -42,9 +38,7 @@ def wheel_postgres() -> Iterator[Path]:
     if found is None or found.origin is None:
         return
     package = Path(found.origin).parent
-    yield from sorted(
-        (folder / "bin" for folder in package.glob("pginstall*")), key=_postgres_version, reverse=True
-    )
+    yield from sorted((folder / "bin" for folder in package.glob("pginstall*")), key=_postgres_version, reverse=True)
 
 
 def _postgres_version(folder: Path) -> int:
@@ -63,9 +57,7 @@ def reachable_programs(programs: Path, directory: Path, owner: Owner | None) -> 
         return programs
     try:
         probe = [str(programs / "postgres"), "-V"]
-        subprocess.run(
-            probe, user=owner.uid, group=owner.gid, extra_groups=[], capture_output=True, check=True
-        )
+        subprocess.run(probe, user=owner.uid, group=owner.gid, extra_groups=[], capture_output=True, check=True)
     except PermissionError:
         package = programs.parent.parent
         copy = directory / package.name

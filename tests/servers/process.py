@@ -198,9 +198,7 @@ def retry_ports(start: Callable[[int], T]) -> T:
             return start(_free_port())
         except PortTaken:
             continue
-    raise CannotStart(
-        f"{PORT_TRIES} free ports in a row were taken by others before the server could bind them"
-    )
+    raise CannotStart(f"{PORT_TRIES} free ports in a row were taken by others before the server could bind them")
 
 
 def _free_port() -> int:

@@ -29,6 +29,7 @@ from trisched.domain.schedule import jitter_us
 from trisched.errors import Conflict, Invalid, Stale
 from trisched.storage.database import Database, Tx
 from trisched.storage.postgres import PostgresDatabase
+from trisched.storage.tables import dependency
 from trisched.storage.tables import job as job_table
 from trisched.storage.tables import run as run_table
 from trisched.storage.wakeup import DUE, JOBS
@@ -127,7 +128,7 @@ async def test_a_change_on_top_of_an_old_revision_is_refused(database: Database)
         await write(database, job_table.change, job, spec("report", retries=2), None, 0)
     current = await stored_job(database, "report")
     assert (current.revision, current.spec.retries, current.spec.depends_on) == (2, 1, ("b",))
-    assert await database.read(job_table.edges) == {"report": ["b"]}
+    assert await database.read(dependency.edges) == {"report": ["b"]}
 
 
 async def test_a_removed_job_cannot_be_changed(database: Database) -> None:
@@ -161,22 +162,22 @@ async def test_edges_and_dependents_follow_what_is_stored(database: Database) ->
     root = await add_job(database, "root")
     left = await add_job(database, "left", depends_on=["root"])
     await add_job(database, "join", depends_on=["left", "root"])
-    edges = await database.read(job_table.edges)
+    edges = await database.read(dependency.edges)
     assert {name: sorted(needs) for name, needs in edges.items()} == {"left": ["root"], "join": ["left", "root"]}
-    assert await write(database, job_table.dependents, "root") == ["join", "left"]
+    assert await write(database, dependency.dependents, "root") == ["join", "left"]
     await write(database, job_table.remove, left.id)
-    assert set(await database.read(job_table.edges)) == {"join"}
-    assert await write(database, job_table.dependents, root.spec.name) == ["join"]
+    assert set(await database.read(dependency.edges)) == {"join"}
+    assert await write(database, dependency.dependents, root.spec.name) == ["join"]
 
 
 async def test_changes_of_dependencies_wait_for_each_other(postgres: PostgresDatabase) -> None:
     order = []
 
     async def second() -> None:
-        await postgres.write(job_table.lock_graph)
+        await postgres.write(dependency.lock)
         order.append("second")
 
-    async with trio.open_nursery() as nursery, held_open(postgres, job_table.lock_graph):
+    async with trio.open_nursery() as nursery, held_open(postgres, dependency.lock):
         nursery.start_soon(second)
         await wait_for_lock(postgres)
         order.append("first")

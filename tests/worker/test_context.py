@@ -39,9 +39,7 @@ def test_log_lines_are_output_of_the_run() -> None:
     assert {line.stream for line in lines} == {"log"}
 
 
-@pytest.mark.parametrize(
-    ("text", "args"), [("100%", (1,)), ("%d", ("x",)), ("none", (1, 2)), ("%(a)s", ({},))]
-)
+@pytest.mark.parametrize(("text", "args"), [("100%", (1,)), ("%d", ("x",)), ("none", (1, 2)), ("%(a)s", ({},))])
 def test_a_slip_in_a_log_text_does_not_raise(text: str, args: tuple[object, ...]) -> None:
     output = make_output()
     make_context(output).log(text, *args)

@@ -327,9 +327,7 @@ async def test_a_thread_that_never_started_is_not_said_to_go_on() -> None:
         (functools.partial(annotated.by_module, a=1), "ctx"),
     ],
 )
-def test_the_context_is_found_by_its_annotation(
-    function: Callable[..., Any], context_name: str | None
-) -> None:
+def test_the_context_is_found_by_its_annotation(function: Callable[..., Any], context_name: str | None) -> None:
     bound = bind(function)
     assert bound.context_name == context_name
     assert bound.is_async

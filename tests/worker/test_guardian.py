@@ -35,9 +35,7 @@ def state_of(pid: int) -> str | None:
 @asynccontextmanager
 async def command() -> AsyncIterator[int]:
     """The group of a shell with a child, both asleep for long."""
-    process = await trio.lowlevel.open_process(
-        ["/bin/sh", "-c", "sleep 300 & sleep 300"], start_new_session=True
-    )
+    process = await trio.lowlevel.open_process(["/bin/sh", "-c", "sleep 300 & sleep 300"], start_new_session=True)
     await wait_until(lambda: len(living(process.pid)) == 3)
     try:
         yield process.pid

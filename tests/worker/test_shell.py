@@ -106,9 +106,7 @@ async def test_a_command_as_words_is_executed_as_it_is(shell: Shell) -> None:
 async def test_how_a_command_ended_is_told(
     shell: Shell, command: str | tuple[str, ...], exit_code: int, failure: Failure
 ) -> None:
-    assert await shell.execute(make_call(command=command)) == Ended(
-        completed=False, exit_code=exit_code, error=failure
-    )
+    assert await shell.execute(make_call(command=command)) == Ended(completed=False, exit_code=exit_code, error=failure)
 
 
 def reason(ended: Ended) -> str:
@@ -143,9 +141,7 @@ async def test_an_absent_working_directory_is_a_plain_reason(shell: Shell, tmp_p
         ({"command": "true", "parameters": {"a": "x" * 500_000}}, "128 KiB"),
     ],
 )
-async def test_what_no_system_can_start_is_a_failure(
-    shell: Shell, changes: dict[str, Any], message: str
-) -> None:
+async def test_what_no_system_can_start_is_a_failure(shell: Shell, changes: dict[str, Any], message: str) -> None:
     assert message in reason(await shell.execute(make_call(**changes)))
 
 
@@ -218,9 +214,7 @@ async def test_much_output_needs_little_memory_and_the_exit_code_is_right(shell:
 
 
 async def test_both_pipes_are_emptied_at_once(shell: Shell) -> None:
-    call = make_call(
-        command="yes err | head -c 1000000 >&2; yes out | head -c 1000000; yes err | head -c 1000000 >&2"
-    )
+    call = make_call(command="yes err | head -c 1000000 >&2; yes out | head -c 1000000; yes err | head -c 1000000 >&2")
     with trio.fail_after(30):
         assert (await shell.execute(call)).completed
 

@@ -164,9 +164,7 @@ def _step(field: _Field, text: str) -> int:
     if not _is_digits(text):
         raise field.refuse(f"the step {text!r} is not a number")
     if len(text) > 9 or not 1 <= int(text) <= field.cycle:
-        raise field.refuse(
-            f'the step {text} is not within 1–{field.cycle}; longer intervals are written "every …"'
-        )
+        raise field.refuse(f'the step {text} is not within 1–{field.cycle}; longer intervals are written "every …"')
     return int(text)
 
 

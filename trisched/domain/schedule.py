@@ -91,9 +91,7 @@ class _Source:
     def __init__(self, value: object, path: str) -> None:
         self.path = path
         self.fields = _spread(value, path)
-        self.errors = [
-            FieldError(f"{path}.{name}", _unknown(name)) for name in self.fields if name not in _KEYS
-        ]
+        self.errors = [FieldError(f"{path}.{name}", _unknown(name)) for name in self.fields if name not in _KEYS]
         self.rules = [name for name in _RULES if name in self.fields]
         if len(self.rules) != 1:
             self.errors.append(FieldError(path, "needs exactly one of cron, every, at"))

@@ -17,6 +17,7 @@ from trisched.errors import Conflict, Cycle, FieldError, Invalid, Stale
 from trisched.operations.scope import Scope, required_job
 from trisched.operations.submission import in_order
 from trisched.storage.database import Tx
+from trisched.storage.tables import dependency
 from trisched.storage.tables import job as job_table
 from trisched.storage.tables import run as run_table
 
@@ -72,7 +73,7 @@ async def delete(scope: Scope, job: str, *, revision: int | None = None, origin:
 
     def work(tx: Tx) -> None:
         stored = _own(tx, job, origin, revision)
-        job_table.lock_graph(tx)
+        dependency.lock(tx)
         _refuse_dependents(tx, stored.spec.name, "delete")
         job_table.remove(tx, stored.id)
         run_table.cancel_job(tx, stored.id, "job deleted")
@@ -101,7 +102,7 @@ async def declare(scope: Scope, specs: Sequence[Mapping[str, object]], origin: s
 
 def _declare(scope: Scope, tx: Tx, declared: Sequence[Mapping[str, object]], origin: str) -> list[Job]:
     # Nodes that start together declare the same jobs: one after the other, so that each finds what is there.
-    job_table.lock_graph(tx)
+    dependency.lock(tx)
     now = run_table.now(tx)
     names = [str(fields.get("name", "")) for fields in declared]
     stored = job_table.of_names(tx, names)
@@ -161,7 +162,7 @@ def _change(scope: Scope, tx: Tx, stored: Job, fields: Mapping[str, object]) -> 
     now = run_table.now(tx)
     spec = _parse(scope, fields, now, stored)
     if spec.name != stored.spec.name:
-        job_table.lock_graph(tx)
+        dependency.lock(tx)
         _refuse_dependents(tx, stored.spec.name, "rename")
     if spec.depends_on != stored.spec.depends_on:
         _check_needs(tx, {spec.name: spec})
@@ -202,7 +203,7 @@ def _check_needs(tx: Tx, changed: Mapping[str, JobSpec], place: Callable[[str], 
     needs = {name: spec.depends_on for name, spec in changed.items() if spec.depends_on}
     if not needs:
         return
-    job_table.lock_graph(tx)
+    dependency.lock(tx)
     wanted = sorted({need for each in needs.values() for need in each})
     known = job_table.known_names(tx, wanted) | changed.keys()
     errors = [
@@ -213,7 +214,7 @@ def _check_needs(tx: Tx, changed: Mapping[str, JobSpec], place: Callable[[str], 
     ]
     if errors:
         raise Invalid(errors)
-    edges = {**job_table.edges(tx), **{name: list(spec.depends_on) for name, spec in changed.items()}}
+    edges = {**dependency.edges(tx), **{name: list(spec.depends_on) for name, spec in changed.items()}}
     for name in needs:
         cycle = find_cycle(edges, name)
         if cycle is not None:
@@ -221,7 +222,7 @@ def _check_needs(tx: Tx, changed: Mapping[str, JobSpec], place: Callable[[str], 
 
 
 def _refuse_dependents(tx: Tx, name: str, verb: str) -> None:
-    dependents = job_table.dependents(tx, name)
+    dependents = dependency.dependents(tx, name)
     if dependents:
         raise Conflict(f"cannot {verb} {name!r}: {', '.join(map(repr, dependents))} depend on it; change them first")
 

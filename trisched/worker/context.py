@@ -75,8 +75,7 @@ class Context:
         """The database transaction that commits the effects of this run together with its completion."""
         if self._transaction is None:
             raise TrischedError(
-                f"job {self.job!r} has no transaction of its own: "
-                'it needs delivery="transactional" in its definition'
+                f'job {self.job!r} has no transaction of its own: it needs delivery="transactional" in its definition'
             )
         return self._transaction()
 

@@ -14,6 +14,7 @@ from trisched.domain.schedule import jitter_us, next_slot
 from trisched.errors import Conflict, Invalid, Stale, TrischedError
 from trisched.storage.database import Duplicate, Row, Tx
 from trisched.storage.statements import Statement, load
+from trisched.storage.tables import dependency
 from trisched.storage.wakeup import DUE, JOBS
 
 SQL: Final = load("job")
@@ -121,14 +122,13 @@ def change(tx: Tx, job: Job, spec: JobSpec, slot_at: int | None, now: int) -> No
         raise Conflict(f"there is a job named {spec.name!r} already") from None
     if not changed:
         raise Stale(f"the job {job.spec.name!r} was changed by someone else; read it again")
-    tx.count(SQL.clear_needs, job_id=job.id)
+    dependency.clear(tx, job.id)
     tx.count(SQL.clear_tags, job_id=job.id)
     _add_parts(tx, job.id, spec)
 
 
 def _add_parts(tx: Tx, job_id: str, spec: JobSpec) -> None:
-    if spec.depends_on:
-        tx.many(SQL.add_needs, [{"job_id": job_id, "needs": name} for name in spec.depends_on])
+    dependency.add(tx, job_id, spec.depends_on)
     if spec.tags:
         tx.many(SQL.add_tag, [{"job_id": job_id, "tag": tag} for tag in spec.tags])
     add_queue(tx, spec.queue)
@@ -149,7 +149,7 @@ def queues(tx: Tx) -> list[tuple[str, int | None]]:
 def remove(tx: Tx, job_id: str) -> bool:
     """Takes the job out of sight; its runs and their history stay."""
     gone = tx.count(SQL.remove, id=job_id) > 0
-    tx.count(SQL.clear_needs, job_id=job_id)
+    dependency.clear(tx, job_id)
     tx.count(SQL.clear_tags, job_id=job_id)
     tx.wake(JOBS)
     tx.wake(DUE)
@@ -281,21 +281,3 @@ def counts(tx: Tx) -> Counts:
 def alarms(tx: Tx, most: int) -> list[tuple[str, str, str]]:
     """Id, name and text of jobs that something keeps from running."""
     return [(row[0], row[1], row[2]) for row in tx.rows(SQL.alarms, most=most)]
-
-
-def lock_graph(tx: Tx) -> None:
-    """Makes other changes of dependencies wait until this transaction is over."""
-    tx.count(SQL.lock_graph)
-
-
-def edges(tx: Tx) -> dict[str, list[str]]:
-    """Name → names it depends on."""
-    found: dict[str, list[str]] = {}
-    for name, needs in tx.rows(SQL.edges):
-        found.setdefault(name, []).append(needs)
-    return found
-
-
-def dependents(tx: Tx, name: str) -> list[str]:
-    """Names of the jobs that depend on ``name``."""
-    return [row[0] for row in tx.rows(SQL.dependents, name=name)]

@@ -67,19 +67,6 @@ WHERE id = :id AND revision = :revision AND next_slot_at = :slot_at
 UPDATE job SET next_slot_at = :next_slot_at, next_due_at = :next_due_at, dispatch_failures = 0, alarm = :alarm
 WHERE id = :id AND revision = :revision AND next_slot_at = :slot_at
 
--- lock_graph --
--- One change of dependencies at a time: two that race could close a cycle that neither sees.
-UPDATE cluster SET leader_epoch = leader_epoch WHERE id = 1
-
--- edges --
-SELECT job.name, dependency.needs FROM dependency JOIN job ON job.id = dependency.job_id WHERE job.deleted_at IS NULL
-
--- clear_needs --
-DELETE FROM dependency WHERE job_id = :job_id
-
--- add_needs --
-INSERT INTO dependency (job_id, needs) VALUES (:job_id, :needs)
-
 -- clear_tags --
 DELETE FROM job_tag WHERE job_id = :job_id
 
@@ -107,10 +94,6 @@ SELECT {columns} FROM job WHERE name {in:names} AND deleted_at IS NULL
 SELECT {columns} FROM job WHERE deleted_at IS NULL AND origin = 'code' AND type = 'python'
     AND spec LIKE :pattern ESCAPE '!'
 ORDER BY name
-
--- dependents --
-SELECT job.name FROM dependency JOIN job ON job.id = dependency.job_id
-WHERE dependency.needs = :name AND job.deleted_at IS NULL ORDER BY job.name
 
 -- totals --
 SELECT count(*), count(disabled_at), count(coalesce(alarm, unrunnable)) FROM job WHERE deleted_at IS NULL

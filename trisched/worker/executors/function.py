@@ -100,9 +100,7 @@ def bind(function: Callable[..., Any]) -> BoundFunction:
     name = getattr(function, "__qualname__", type(function).__qualname__)
     called = function if inspect.isroutine(function) else getattr(function, "func", type(function).__call__)
     if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
-        raise Invalid.at(
-            "function", f"{name} is a generator: calling it does no work; return a value instead"
-        )
+        raise Invalid.at("function", f"{name} is a generator: calling it does no work; return a value instead")
     context_name, names, required, takes_any = None, set(), set(), False
     for parameter in _signature(function, name).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
@@ -127,9 +125,7 @@ def bind(function: Callable[..., Any]) -> BoundFunction:
     )
 
 
-def check_parameters(
-    bound: BoundFunction, parameters: Mapping[str, object], *, complete: bool = True
-) -> None:
+def check_parameters(bound: BoundFunction, parameters: Mapping[str, object], *, complete: bool = True) -> None:
     """Raises ``Invalid`` with each name that the function does not take, and each that it misses.
 
     ``complete=False`` is for defaults that a later submit adds to: nothing is missed then.
@@ -221,10 +217,6 @@ def _with_result(result: object) -> Ended:
     except TooLarge as error:
         failure = Failure("trisched.errors.TooLarge", f"{error}; store it elsewhere and return where it is")
     except Exception as error:  # noqa: BLE001 - the result's own properties may raise anything
-        reason = (
-            error.errors[0].message
-            if isinstance(error, Invalid)
-            else f"is not JSON: {describe(error).message}"
-        )
+        reason = error.errors[0].message if isinstance(error, Invalid) else f"is not JSON: {describe(error).message}"
         failure = Failure("trisched.errors.Invalid", f"result {reason}")
     return Ended(completed=False, error=failure)

@@ -164,9 +164,7 @@ def _signal_name(number: int) -> str:
 
 def _not_started(error: OSError | ValueError, call: Call, program: str) -> Ended:
     """The ending of a command that never ran, with the exit codes that a shell would give."""
-    reason, code = (
-        (error.strerror or str(error), error.errno) if isinstance(error, OSError) else (str(error), 0)
-    )
+    reason, code = (error.strerror or str(error), error.errno) if isinstance(error, OSError) else (str(error), 0)
     exit_code: int | None = None
     if isinstance(error, OSError) and call.cwd is not None and error.filename == call.cwd:
         message = f"the working directory {call.cwd!r} cannot be entered: {reason}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import trisched
+from trisched.clock import SystemClock
 from trisched.coordinator import retention
 from trisched.storage.connect import connect
 from trisched.storage.database import Database
 from trisched.storage.statements import rendered
 from trisched.storage.tables import leader as leader_table
-from trisched.clock import SystemClock
 
 DAY_US = 86_400 * 1_000_000
 #: Attempts follow their runs to the ids that ``age`` gave them.

@@ -13,17 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.domain.oracle import clock_changes, instant, microseconds
-from trisched.domain.slot import (
-    At,
-    Cron,
-    Every,
-    Schedule,
-    due_at,
-    jitter_us,
-    next_slot,
-    same_rule,
-    slots_between,
-)
+from trisched.domain.slot import At, Cron, Every, Schedule, due_at, jitter_us, next_slot, same_rule, slots_between
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND

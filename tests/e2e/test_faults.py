@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,10 @@ def entries(ledger: Path) -> list[list[str]]:
 
 def ends(ledger: Path) -> Counter[str]:
     return Counter(run_id for run_id, what, _ in entries(ledger) if what == "end")
+
+
+def has_ended(ledger: Path, least: int) -> bool:
+    return len(ends(ledger)) >= least
 
 
 def starts(ledger: Path) -> Counter[str]:
@@ -68,21 +73,22 @@ def test_killed_node_leaves_no_command_and_its_runs_go_on_at_the_next_start(tmp_
     with running_node(tmp_path) as node:
         wait_until("the second attempt", lambda: starts(ledger)[run_id] == 2, timeout=15)
         run = node.get(f"/api/runs/{run_id}")
-        assert [attempt["outcome"] for attempt in run["attempts"]][0] == "lost"
+        assert run["attempts"][0]["outcome"] == "lost"
         assert run["status"] == "running"
         httpx.post(f"{node.url}/api/runs/{run_id}/cancel", timeout=30).raise_for_status()
         node.wait_for_run(run_id, "cancelled")
 
 
 def test_kills_and_restarts_lose_nothing_and_complete_nothing_twice(tmp_path: Path) -> None:
-    ledger, run_ids = tmp_path / "ledger", []
+    ledger = tmp_path / "ledger"
+    run_ids: list[str] = []
     # Twice: the third node that dies under a run makes it poison.
     for kill in range(2):
         with running_node(tmp_path, "--concurrency", "20") as node:
             if not run_ids:
                 create_job(node, name="work", command=ledger_command(ledger, 0.3))
                 run_ids = submit(node, "work", 120)
-            wait_until("some work", lambda done=20 * (kill + 1): len(ends(ledger)) >= done, timeout=30)
+            wait_until("some work", partial(has_ended, ledger, 20 * (kill + 1)))
             node.stop(signal.SIGKILL)
     with running_node(tmp_path, "--concurrency", "20") as node:
         for run_id in run_ids:

@@ -54,7 +54,8 @@ def curl(node: NodeProcess, line: str, **names: str) -> tuple[int, Any]:
             if word == "-X":
                 method = value
             elif word == "-H":
-                headers.update([tuple(part.strip() for part in value.split(":", 1))])
+                name, _, content = value.partition(":")
+                headers[name.strip()] = content.strip()
             else:
                 body = value
                 headers.setdefault("Content-Type", "application/x-www-form-urlencoded")

@@ -31,7 +31,7 @@ format: .venv/installed-dev
 	$(BIN)/ruff format .
 
 bench: .venv/installed-dev
-	$(BIN)/python loadtest/run.py $(ARGS)
+	$(BIN)/python -m loadtest.run $(ARGS)
 
 clean:
 	rm -rf .venv .trisched .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

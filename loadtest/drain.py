@@ -11,13 +11,15 @@ from typing import Any, Final
 import trio
 
 import trisched
-from loadtest.stage import SQLITE, CpuMeter, Store, arguments, at_least, at_most, database, print_line
+from loadtest.stage import SQLITE, CpuMeter, Store, arguments, at_least, at_most, database, print_line, wait_until
 
 CONCURRENCY: Final = 1_000
 #: The Postgres bar is what the fastest other Python queue reaches; adapter/ measures both in one run.
 DRAIN_BARS: Final = {SQLITE: 30_000, "postgres": 26_800}
 SUBMIT_BAR: Final = 60_000
 CPU_BAR: Final = 0.07
+#: From the last start until its end is stored.
+PATIENCE: Final = 60.0
 
 
 class Body:
@@ -29,7 +31,8 @@ class Body:
         self.all_started = trio.Event()
         self.on_first: Callable[[], None] = lambda: None
 
-    async def __call__(self, i: int) -> None:
+    def start(self) -> None:
+        """One more has started."""
         if not self.count:
             self.on_first()
             self.first = time.monotonic()
@@ -53,8 +56,7 @@ async def drain(app: trisched.App, body: Body, store: Store) -> tuple[float, flo
     body.on_first = lambda: meters.append(CpuMeter(store))
     async with app.running(web=False, concurrency=CONCURRENCY):
         await body.all_started.wait()
-        while await trio.to_thread.run_sync(store.unfinished):
-            await trio.sleep(0.005)
+        await wait_until(lambda: not store.unfinished(), every=0.005, patience=PATIENCE)
         seconds = time.monotonic() - body.first
         here, server = meters[0].read()
     return seconds, here, server
@@ -66,8 +68,8 @@ async def measure(store: Store, runs: int, chunk: int) -> dict[str, Any]:
     app = trisched.App(store.url, data_dir=tempfile.gettempdir())
 
     @app.job()
-    async def noop(i: int) -> None:
-        await body(i)
+    async def noop(i: int) -> None:  # noqa: ARG001 - every run has its own parameters, as in life
+        body.start()
 
     submitting = await submit(app, runs, chunk)
     seconds, here, server = await drain(app, body, store)

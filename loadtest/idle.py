@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import tempfile
 from functools import partial
 from typing import Any, Final
@@ -17,7 +17,7 @@ CPU_BAR: Final = 1.0
 SETTLE: Final = 3.0
 
 
-def far_away(now: datetime.datetime) -> str:
+def far_away(now: dt.datetime) -> str:
     """A schedule that is about half a year off."""
     return f"0 0 1 {(now.month + 5) % 12 + 1} *"
 
@@ -29,7 +29,7 @@ async def measure(store: Store, schedules: int, seconds: float) -> dict[str, Any
     async def noop() -> None:
         return
 
-    schedule = far_away(datetime.datetime.now(datetime.UTC))
+    schedule = far_away(dt.datetime.now(dt.UTC))
     for number in range(schedules):
         app.job(name=f"idle-{number}", schedule=schedule)(noop)
     async with app.running(web=False):

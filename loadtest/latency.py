@@ -25,6 +25,8 @@ from loadtest.stage import (
     milliseconds,
     percentile,
     print_line,
+    sync_times,
+    wait_until,
 )
 
 #: Milliseconds, half of all and 99 of 100.
@@ -69,15 +71,16 @@ async def measure(store: Store, runs: int, rate: float) -> dict[str, Any]:
             stamps = await submit_elsewhere(store, runs, rate)
         else:
             stamps = await submit_here(app, runs, rate)
-        with trio.move_on_after(PATIENCE):
-            while len(started) < runs:
-                await trio.sleep(0.01)
+        await wait_until(lambda: len(started) == runs, every=0.01, patience=PATIENCE)
     waits = [started[i] - stamps[i] for i in range(WARM_UP, runs)]
+    syncs = await trio.to_thread.run_sync(sync_times, runs // 2, rate)
     return {
         "runs": len(waits),
         "p50_ms": milliseconds(percentile(waits, 0.5)),
         "p99_ms": milliseconds(percentile(waits, 0.99)),
         "max_ms": milliseconds(max(waits)),
+        "disk_sync_p50_ms": milliseconds(percentile(syncs, 0.5)),
+        "disk_sync_p99_ms": milliseconds(percentile(syncs, 0.99)),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import math
 import tempfile
 import time
@@ -12,7 +12,7 @@ from typing import Any, Final
 import trio
 
 import trisched
-from loadtest.stage import Store, arguments, at_most, database, milliseconds, percentile, print_line
+from loadtest.stage import Store, arguments, at_most, database, milliseconds, percentile, print_line, wait_until
 
 CONCURRENCY: Final = 1_000
 START_P99_BAR: Final = 200.0
@@ -23,7 +23,7 @@ _MICROSECONDS: Final = 1_000_000
 
 def cron_of(moment: int) -> str:
     """The schedule with this second of the epoch as its next slot."""
-    due = datetime.datetime.fromtimestamp(moment, datetime.UTC)
+    due = dt.datetime.fromtimestamp(moment, dt.UTC)
     return f"{due.second} {due.minute} {due.hour} {due.day} {due.month} *"
 
 
@@ -42,9 +42,7 @@ async def measure(store: Store, schedules: int, lead: float) -> dict[str, Any]:
         if time.time() > due - 1:
             raise SystemExit("the node was not up in time for the slot; give a longer --lead")
         await trio.sleep(due - time.time())
-        with trio.move_on_after(PATIENCE):
-            while len(starts) < schedules:
-                await trio.sleep(0.05)
+        await wait_until(lambda: len(starts) == schedules, every=0.05, patience=PATIENCE)
     queued = store.ask("SELECT max(created_at) FROM run") / _MICROSECONDS - due
     return {
         "schedules": schedules,

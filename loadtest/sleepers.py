@@ -12,7 +12,7 @@ import attrs
 import trio
 
 import trisched
-from loadtest.stage import Store, arguments, at_least, at_most, database, print_line
+from loadtest.stage import Store, arguments, at_least, at_most, database, print_line, wait_until
 
 #: Beyond the sleep itself.
 OVERHEAD_BAR: Final = 0.6
@@ -63,9 +63,7 @@ async def measure(store: Store, runs: int, seconds: float) -> dict[str, Any]:
         [sys.executable, "-m", "loadtest.submitter", store.url, "sleeper", str(runs)], capture_stdout=True
     )
     async with app.running(web=False, concurrency=runs):
-        with trio.move_on_after(PATIENCE + seconds):
-            while crowd.ended < runs or await trio.to_thread.run_sync(store.unfinished):
-                await trio.sleep(0.1)
+        await wait_until(lambda: crowd.ended == runs and not store.unfinished(), every=0.1, patience=PATIENCE + seconds)
         memory = peak_memory_mb()
     return {
         "runs": runs,

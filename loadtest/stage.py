@@ -7,13 +7,15 @@ import json
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
 
 import attrs
 import psycopg
+import trio
 
 from tests.servers import PostgresServer
 
@@ -103,7 +105,7 @@ class Store:
         """The first value of the answer."""
         if self.kind == POSTGRES:
             with psycopg.connect(self.url, options="-c search_path=trisched", autocommit=True) as postgres:
-                row = postgres.execute(query).fetchone()  # type: ignore[arg-type]  # our own text
+                row = postgres.execute(query).fetchone()
         else:
             sqlite = sqlite3.connect(self.url.removeprefix("sqlite:///"))
             try:
@@ -117,7 +119,7 @@ class Store:
         if self.kind == POSTGRES:
             with psycopg.connect(self.url, options="-c search_path=trisched") as postgres:
                 for statement in statements:
-                    postgres.execute(statement)  # type: ignore[arg-type]  # our own text
+                    postgres.execute(statement)
         else:
             sqlite = sqlite3.connect(self.url.removeprefix("sqlite:///"))
             try:
@@ -198,6 +200,28 @@ class CpuMeter:
         """Here, and in the server."""
         here, server = self._now()
         return here - self._before[0], server - self._before[1]
+
+
+async def wait_until(holds: Callable[[], bool], *, every: float, patience: float) -> None:
+    """Asks again and again, on a thread: what is waited for lies outside of Trio."""
+    with trio.move_on_after(patience):
+        while not await trio.to_thread.run_sync(holds):  # noqa: ASYNC110 - a table cannot set an event
+            await trio.sleep(every)
+        return
+    raise SystemExit(f"what was to happen did not within {patience:g} s")
+
+
+def sync_times(count: int, rate: float) -> list[float]:
+    """How long the disk takes to make a small write durable: no figure with a commit in it can be better."""
+    times = []
+    with tempfile.TemporaryFile(buffering=0) as file:
+        for _ in range(count):
+            time.sleep(1 / rate)
+            file.write(bytes(_PAGE))
+            began = time.perf_counter()
+            os.fdatasync(file.fileno())
+            times.append(time.perf_counter() - began)
+    return times
 
 
 def percentile(values: Sequence[float], part: float) -> float:

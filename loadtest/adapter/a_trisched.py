@@ -10,7 +10,7 @@ import sys
 import tempfile
 from typing import Any, Final
 
-import _common as C  # type: ignore[import-not-found]  # lies beside this file in the harness; N812: its custom
+import _common as C  # type: ignore[import-not-found]  # noqa: N812 - the harness has it, and calls it so
 import trio
 
 import trisched

@@ -88,6 +88,17 @@ async def test_a_session_that_was_ended_in_the_middle_leaves_nothing(postgres: P
     assert await rows(postgres, "SELECT * FROM queue") == []
 
 
+async def test_a_session_that_was_ended_while_idle_costs_no_work(postgres: PostgresDatabase) -> None:
+    [[backend]] = await postgres.control(lambda tx: tx.rows(rendered("pid", "SELECT pg_backend_pid()")))
+    [idle] = [known for known in postgres._connections if known.raw.info.backend_pid == backend]
+    await rows(postgres, "SELECT pg_terminate_backend(:pid)", pid=backend)
+    with trio.fail_after(30):
+        # The farewell is on its way: only the socket tells when it is there.
+        while idle.usable():  # noqa: ASYNC110
+            await trio.sleep(0.01)
+    await postgres.control(run_table.now)
+
+
 async def test_a_frozen_server_is_left_after_the_limit(own_database: PostgresDatabase) -> None:
     """No time-out of the server can fire: its process stands still."""
     [[backend]] = await own_database.control(lambda tx: tx.rows(rendered("pid", "SELECT pg_backend_pid()")))

@@ -108,10 +108,11 @@ class Node:
             membership = self._membership = self._make_membership()
             await membership.register()
             stack.push_async_callback(membership.leave)
-            await self._declare()
             async with trio.open_nursery() as services:
                 services.start_soon(self._scope.database.listen)
                 services.start_soon(membership.run)
+                # The lease must be renewed meanwhile: thousands of new jobs take longer than it lasts.
+                await self._declare()
                 async with trio.open_nursery() as web:
                     if bound is not None:
                         await self._start_web(web, bound)

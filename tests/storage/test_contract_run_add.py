@@ -52,7 +52,7 @@ async def test_many_alike_differ_in_id_and_parameters_alone(database: Database) 
     groups = [(model, ["run-x1", "run-x2"], ['{"n":1}', '{"n":2}']), (other, ["run-y"], ["{}"])]
     told: set[str] = set()
     with database.wakeups.listening(told.add):
-        await write(database, run_table.add_alike, groups)
+        await write(database, run_table.add_alike, groups, await now(database))
     first, second = [await stored_run(database, run_id) for run_id in ("run-x1", "run-x2")]
     assert (first.parameters, second.parameters) == ('{"n":1}', '{"n":2}')
     assert attrs.evolve(first, id="", parameters="") == attrs.evolve(second, id="", parameters="")

@@ -38,7 +38,7 @@ INDEXES = {
     "run_attention",
     "run_claimed",
     "run_due",
-    "run_job",
+    "run_finished",
     "run_key",
     "run_queued",
     "run_slot",

@@ -44,10 +44,13 @@ def _whole(name: str) -> Statement:
     statement, table = STATEMENTS[name], name.partition(".")[0]
     if statement.postgres.startswith("AND "):
         return rendered(name, f"SELECT 1 FROM {table} WHERE 1 = 1 {{hole}}").filled(hole=statement)
+    if statement.postgres.startswith("("):
+        return rendered(name, "SELECT {hole} FROM job").filled(hole=statement)
     fillings = dict(HOLES)
     if name == "run.claim":
         fillings["where"] = ""
-    return statement.filled(**fillings, columns=COLUMNS.get(table, "1"))
+    newest = STATEMENTS["run.newest_of_job"]
+    return statement.filled(**fillings, columns=COLUMNS.get(table, "1"), newest=newest)
 
 
 def _parameters(text: str, pattern: str) -> dict[str, None]:
@@ -142,7 +145,7 @@ async def _fill(database: Database) -> None:
     ids = [fresh("run") for _ in range(QUEUED)]
     due = await now(database) - HOUR
     halves = [(new_run(due_at=due, priority=number), ids[number::2], ["{}"] * (QUEUED // 2)) for number in (0, 1)]
-    await write(database, run_table.add_alike, halves)
+    await write(database, run_table.add_alike, halves, await now(database))
 
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -34,7 +34,9 @@ async def run(database: Database, times: LeaseTimes, epoch: int, quiet: Callable
     """
     while True:
         try:
-            await database.write(partial(rescue, times=times, epoch=epoch, quiet=quiet()))
+            look = partial(_gone, times=times, quiet=quiet())
+            if await database.read(look):
+                await database.write(partial(rescue, times=times, epoch=epoch, quiet=quiet()))
         except StoreError as error:
             log.warning("no rescue without the database", extra={"error": str(error)})
         await trio.sleep(_PERIOD)
@@ -42,7 +44,7 @@ async def run(database: Database, times: LeaseTimes, epoch: int, quiet: Callable
 
 def rescue(tx: Tx, times: LeaseTimes, epoch: int, *, quiet: bool = False) -> int:
     """Takes back what dead incarnations hold; answers how many runs."""
-    gone = node_table.gone(tx, int(times.grace * 1_000_000), quiet=quiet)
+    gone = _gone(tx, times, quiet=quiet)
     if not gone:
         return 0
     leader_table.guard(tx, epoch)
@@ -55,6 +57,10 @@ def rescue(tx: Tx, times: LeaseTimes, epoch: int, *, quiet: bool = False) -> int
         rescued += sum(_take_back(tx, row) for row in rows)
     log.warning("runs of lost nodes were taken back", extra={"runs": rescued, "incarnations": gone})
     return rescued
+
+
+def _gone(tx: Tx, times: LeaseTimes, *, quiet: bool) -> list[str]:
+    return node_table.gone(tx, int(times.grace * 1_000_000), quiet=quiet)
 
 
 def _take_back(tx: Tx, row: Row) -> bool:

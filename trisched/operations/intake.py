@@ -190,7 +190,7 @@ class Intake:
     def _store(self, answers: list[Submitted]) -> None:
         groups = [(model.run, model.ids, model.parameters) for model in self._models.values() if model.ids]
         if groups:
-            run_table.add_alike(self._tx, groups)
+            run_table.add_alike(self._tx, groups, self._now)
         by_job: dict[str, list[_WithKey]] = {}
         for wanted in self._with_key:
             by_job.setdefault(wanted.run.job_id, []).append(wanted)

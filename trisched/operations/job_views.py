@@ -26,9 +26,7 @@ MOST: Final = 1000
 _HISTORY: Final = 50
 #: The figures of a job are made of its newest runs, so that they cost the same however old it is.
 _FIGURES: Final = 1000
-_LAST_STATUS: Final = (
-    "(SELECT run.status FROM run WHERE run.job_id = job.id ORDER BY run.id DESC LIMIT 1) {in:statuses}"
-)
+_LAST_STATUS: Final = f"(SELECT run.status FROM run WHERE run.id = {run_lookup.NEWEST_OF_JOB}) {{in:statuses}}"  # noqa: S608 - our own text
 _CONDITIONS: Final = {
     "tag": "EXISTS (SELECT 1 FROM job_tag WHERE job_tag.job_id = job.id AND job_tag.tag = :tag)",
     "status": _LAST_STATUS,

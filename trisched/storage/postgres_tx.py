@@ -16,6 +16,7 @@ T = TypeVar("T")
 CHANNEL: Final = "trisched"
 #: Postgres refuses payloads of 8,000 bytes.
 _PAYLOAD_LIMIT: Final = 7000
+_FEW: Final = 3
 #: The transaction may simply be run once more.
 IN_THE_WAY: Final = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
 _WAKE: Final = Statement("wake", "", f"SELECT pg_notify('{CHANNEL}', %(payload)s)")
@@ -42,10 +43,15 @@ class PostgresTx:
             cursor.executemany(statement.postgres, parameters)
 
     def load(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        with (
-            self._connection.cursor() as cursor,
-            cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy,
-        ):
+        names = ", ".join(columns)
+        rows = list(rows)
+        if len(rows) <= _FEW:
+            # COPY is a conversation of several messages; for a row or two a prepared INSERT is quicker.
+            marks = ", ".join(["%s"] * len(columns))
+            for row in rows:
+                self._connection.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", row)  # noqa: S608 - our names
+            return
+        with self._connection.cursor() as cursor, cursor.copy(f"COPY {table} ({names}) FROM STDIN") as copy:
             for row in rows:
                 copy.write_row(row)
 

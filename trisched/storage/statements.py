@@ -1,9 +1,11 @@
 """Named SQL statements: read from ``.sql`` files, rendered once for each of the two databases.
 
-A file holds blocks that begin with ``-- name --``. Parameters are ``:name``. Three holes hide the differences:
+A file holds blocks that begin with ``-- name --``. Parameters are ``:name``. These holes hide the differences:
 
 - ``{skip_locked}``   rows that another transaction holds are passed over (SQLite has one writer: nothing)
 - ``{in:ids}``        the column before it is one of a list parameter
+- ``{place}``         where a row lies: found again without an index, within one statement
+- ``{at:picked}``     the row lies at one of the places of a table of them
 - ``{where}`` and the like are filled by the caller from fragments of the same file
 """
 
@@ -19,6 +21,7 @@ import attrs
 
 _BLOCK: Final = re.compile(r"^-- (\w+) --$", re.MULTILINE)
 _LIST: Final = re.compile(r"\{in:(\w+)\}")
+_PLACES: Final = re.compile(r"\{at:(\w+)\}")
 _PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z]\w*)")
 
 
@@ -47,13 +50,15 @@ def rendered(name: str, text: str) -> Statement:
 
 def for_sqlite(text: str) -> str:
     """``text`` as SQLite takes it: lists are JSON arrays."""
-    text = text.replace("{skip_locked}", "")
+    text = text.replace("{skip_locked}", "").replace("{place}", "rowid")
+    text = _PLACES.sub(r"rowid IN (SELECT place FROM \1)", text)
     return _LIST.sub(r"IN (SELECT value FROM json_each(:\1))", text)
 
 
 def for_postgres(text: str) -> str:
     """``text`` as psycopg takes it: lists are arrays, compared by ANY so that the plan cannot flip."""
-    text = text.replace("%", "%%").replace("{skip_locked}", "FOR UPDATE SKIP LOCKED")
+    text = text.replace("%", "%%").replace("{skip_locked}", "FOR UPDATE SKIP LOCKED").replace("{place}", "ctid")
+    text = _PLACES.sub(r"ctid = ANY (ARRAY(SELECT place FROM \1))", text)
     text = _LIST.sub(r"= ANY (CAST(:\1 AS text[]))", text)
     return _PARAMETER.sub(r"%(\1)s", text)
 

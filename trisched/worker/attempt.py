@@ -76,7 +76,7 @@ async def execute(live: Live, make_call: Callable[[], Call]) -> Ended | None:
     """What the executor answered; None if the attempt was stopped or ran out of time."""
     live.began_at = trio.current_time()
     try:
-        live.scope.deadline = live.began_at + timeout_of(live.run, live.plan.job.spec)
+        live.scope.relative_deadline = timeout_of(live.run, live.plan.job.spec)
         with live.scope:
             return await live.plan.executor.execute(make_call())
     except Exception as error:  # noqa: BLE001 - unreadable parameters, a faulty executor: this attempt's alone

@@ -120,9 +120,10 @@ CREATE INDEX run_waiting ON run (job_id, slot_at) WHERE status = 'pending' AND w
 CREATE INDEX run_claimed ON run (incarnation) WHERE claim_id IS NOT NULL;
 
 -- What of a job is not over: overlap and trigger collapse.
-CREATE INDEX run_active ON run (job_id) WHERE finished_at IS NULL;
+CREATE INDEX run_active ON run (job_id, id) WHERE finished_at IS NULL;
 
-CREATE INDEX run_job ON run (job_id, id);
+-- The history of a job. Apart from the active ones, so that neither making nor claiming a run writes it.
+CREATE INDEX run_finished ON run (job_id, id) WHERE finished_at IS NOT NULL;
 
 -- What needs a person.
 CREATE INDEX run_attention ON run (status, id) WHERE status IN ('dead', 'held');

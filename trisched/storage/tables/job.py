@@ -18,6 +18,7 @@ from trisched.storage.tables import dependency
 from trisched.storage.wakeup import DUE, JOBS
 
 SQL: Final = load("job")
+_COUNT_BY_LAST: Final = SQL.count_by_last.filled(newest=load("run").newest_of_job)
 _COLUMNS: Final = (
     "id, origin, revision, spec, next_slot_at, dispatch_failures, coalesce(alarm, unrunnable), "
     "created_at, updated_at, deleted_at"
@@ -274,7 +275,7 @@ def counts(tx: Tx) -> Counts:
     """The figures over all jobs."""
     total, disabled, alarmed = tx.rows(SQL.totals)[0]
     [[running]] = tx.rows(SQL.count_running)
-    by_last: dict[str, int] = dict(tx.rows(SQL.count_by_last))
+    by_last: dict[str, int] = dict(tx.rows(_COUNT_BY_LAST))
     return Counts(total=total, disabled=disabled, alarmed=alarmed, running=running, by_last=by_last)
 
 

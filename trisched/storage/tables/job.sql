@@ -101,7 +101,7 @@ SELECT count(*), count(disabled_at), count(coalesce(alarm, unrunnable)) FROM job
 -- count_by_last --
 -- Jobs by the status of their newest run.
 SELECT last_status, count(*) FROM (
-    SELECT (SELECT run.status FROM run WHERE run.job_id = job.id ORDER BY run.id DESC LIMIT 1) AS last_status
+    SELECT (SELECT run.status FROM run WHERE run.id = {newest}) AS last_status
     FROM job WHERE deleted_at IS NULL) AS jobs
 WHERE last_status IS NOT NULL GROUP BY last_status
 

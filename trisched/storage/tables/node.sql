@@ -36,9 +36,17 @@ SELECT tags, tasks FROM node WHERE lease_until > now_us() AND concurrency > 0
 -- gone --
 -- Incarnations that hold runs and cannot be alive: they left, were replaced, or let their lease run out. The
 -- last is no proof while it is quiet: then the whole cluster may have been cut off.
-SELECT DISTINCT run.incarnation FROM run
-WHERE run.claim_id IS NOT NULL AND NOT EXISTS (
-    SELECT 1 FROM node WHERE node.incarnation = run.incarnation AND node.lease_until > 0
+-- The walk goes from one incarnation to the next, however many runs each holds.
+WITH RECURSIVE holder (incarnation) AS (
+    SELECT min(incarnation) FROM run WHERE claim_id IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(run.incarnation) FROM run
+            WHERE run.claim_id IS NOT NULL AND run.incarnation > holder.incarnation)
+    FROM holder WHERE holder.incarnation IS NOT NULL
+)
+SELECT holder.incarnation FROM holder
+WHERE holder.incarnation IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM node WHERE node.incarnation = holder.incarnation AND node.lease_until > 0
     AND (:quiet = 1 OR node.lease_until + :grace_us > (SELECT now_us())))
 
 -- leader_lives --

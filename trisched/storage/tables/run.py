@@ -92,9 +92,11 @@ def add(tx: Tx, runs: Sequence[NewRun]) -> None:
     _announce(tx, runs)
 
 
-def add_alike(tx: Tx, groups: Iterable[tuple[NewRun, Sequence[str], Sequence[str]]]) -> None:
-    """Stores fresh runs in bulk: each group differs from its model in ids and parameters alone; no slot, no key."""
-    stamp = now(tx)
+def add_alike(tx: Tx, groups: Iterable[tuple[NewRun, Sequence[str], Sequence[str]]], stamp: int) -> None:
+    """Stores fresh runs in bulk: each group differs from its model in ids and parameters alone; no slot, no key.
+
+    ``stamp`` is the database's time in this transaction, which the caller has read already.
+    """
     models, rows = [], []
     for model, ids, parameters in groups:
         models.append(model)

@@ -6,15 +6,15 @@ SELECT now_us()
 -- The head of one queue becomes this node's, while the node's own lease is good. One queue per claim: then
 -- both databases read the partial index in order and stop at the limit.
 WITH picked AS MATERIALIZED (
-    SELECT id FROM run
+    SELECT {place} AS place FROM run
     WHERE status = 'queued' AND queue = :queue {where}
       AND EXISTS (SELECT 1 FROM node WHERE node.id = :node_id AND node.incarnation = :incarnation
                   AND node.lease_until > now_us() AND node.draining_at IS NULL)
     ORDER BY rank, id LIMIT :most {skip_locked}
 )
 UPDATE run SET status = 'running', token = token + 1, claim_id = :claim_id, node_id = :node_id,
-    incarnation = :incarnation, attempt = attempt + 1, started_at = now_us(), reason = NULL
-WHERE id IN (SELECT id FROM picked)
+    incarnation = :incarnation, attempt = attempt + 1, started_at = (SELECT now_us()), reason = NULL
+WHERE {at:picked}
 RETURNING id, job_id, parameters, overrides, retries, attempt, failures, token, claim_id, slot_at, key,
     started_at, rank
 
@@ -25,7 +25,7 @@ AND NOT (job_id {in:excluded})
 -- complete --
 -- Only who holds the claim may complete. Status and claim are compared so that no partial index on them can tempt
 -- the planner, whose statistics of a queue are always stale.
-UPDATE run SET status = 'completed', claim_id = NULL, finished_at = now_us()
+UPDATE run SET status = 'completed', claim_id = NULL, finished_at = (SELECT now_us())
 WHERE id {in:ids} AND (status = 'running') IS TRUE AND token = :token AND coalesce(claim_id, '') {in:claims}
 RETURNING id
 
@@ -156,11 +156,26 @@ SELECT {columns} FROM run WHERE id = :id
 -- list --
 SELECT {columns} FROM run WHERE {where} ORDER BY id DESC LIMIT :most
 
+-- list_of_job --
+-- Active and finished runs of a job are in two indexes; the newest of both are the newest.
+SELECT {columns} FROM (
+    SELECT * FROM (SELECT {columns} FROM run WHERE job_id = :job_id AND finished_at IS NULL AND {where}
+                   ORDER BY id DESC LIMIT :most) AS active
+    UNION ALL
+    SELECT * FROM (SELECT {columns} FROM run WHERE job_id = :job_id AND finished_at IS NOT NULL AND {where}
+                   ORDER BY id DESC LIMIT :most) AS finished
+) AS runs ORDER BY id DESC LIMIT :most
+
+-- newest_of_job --
+-- Fragment, where a row of job is at hand: the id of its newest run, by one look at the end of each index.
+(SELECT max(newest.id) FROM (
+    SELECT max(active.id) AS id FROM run AS active WHERE active.job_id = job.id AND active.finished_at IS NULL
+    UNION ALL
+    SELECT max(finished.id) FROM run AS finished WHERE finished.job_id = job.id AND finished.finished_at IS NOT NULL
+) AS newest)
+
 -- last_of_jobs --
--- The newest run of each of these jobs: one look at the end of the index for each, however many runs it has.
-SELECT {columns} FROM run WHERE id IN (
-    SELECT (SELECT last.id FROM run AS last WHERE last.job_id = job.id ORDER BY last.id DESC LIMIT 1)
-    FROM job WHERE job.id {in:jobs})
+SELECT {columns} FROM run WHERE id IN (SELECT {newest} FROM job WHERE job.id {in:jobs})
 
 -- queue_heads --
 -- Queues that have something to hand out, the most urgent first.
@@ -172,9 +187,6 @@ ORDER BY head
 -- finished_since --
 -- Ids are in the order of time: only the end of the table is read.
 SELECT status, count(*) FROM run WHERE id >= :oldest AND finished_at >= :since GROUP BY status
-
--- recent_of_job --
-SELECT status, started_at, finished_at FROM run WHERE job_id = :job_id ORDER BY id DESC LIMIT :most
 
 -- unfinished --
 SELECT queue, status, count(*) FROM run WHERE finished_at IS NULL GROUP BY queue, status

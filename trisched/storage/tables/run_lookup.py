@@ -12,7 +12,10 @@ from trisched.storage.database import Tx
 from trisched.storage.tables.run import COLUMNS, SQL, from_row
 
 _COLUMN_LIST: Final = ", ".join(COLUMNS)
-_LAST_OF_JOBS: Final = SQL.last_of_jobs.filled(columns=_COLUMN_LIST)
+_LAST_OF_JOBS: Final = SQL.last_of_jobs.filled(columns=_COLUMN_LIST, newest=SQL.newest_of_job)
+_RECENT: Final = SQL.list_of_job.filled(columns="id, status, started_at, finished_at", where="1 = 1")
+#: The id of the newest run of ``job``, inside a statement about jobs.
+NEWEST_OF_JOB: Final[str] = SQL.newest_of_job.sqlite
 
 
 @attrs.frozen
@@ -46,7 +49,7 @@ def active_like(tx: Tx, job_id: str, parameters: str) -> tuple[str, RunStatus] |
 def list_runs(tx: Tx, conditions: Sequence[str], parameters: Mapping[str, Any], most: int) -> list[Run]:
     """Runs that meet all ``conditions`` (SQL of ours), the newest first."""
     where = " AND ".join(conditions) or "1 = 1"
-    statement = SQL.list.filled(columns=_COLUMN_LIST, where=where)
+    statement = (SQL.list_of_job if "job_id" in parameters else SQL.list).filled(columns=_COLUMN_LIST, where=where)
     return [from_row(row) for row in tx.rows(statement, **parameters, most=most)]
 
 
@@ -58,7 +61,7 @@ def last_of_jobs(tx: Tx, job_ids: list[str]) -> dict[str, Run]:
 
 def recent_of_job(tx: Tx, job_id: str, most: int) -> list[tuple[RunStatus, int | None, int | None]]:
     """Status, start and end of the newest runs of a job."""
-    return [(RunStatus(row[0]), row[1], row[2]) for row in tx.rows(SQL.recent_of_job, job_id=job_id, most=most)]
+    return [(RunStatus(row[1]), row[2], row[3]) for row in tx.rows(_RECENT, job_id=job_id, most=most)]
 
 
 def finished_since(tx: Tx, since: int, oldest_id: str) -> dict[RunStatus, int]:

@@ -12,6 +12,7 @@ import trio
 
 import trisched
 from loadtest.stage import SQLITE, CpuMeter, Store, arguments, at_least, at_most, database, print_line, wait_until
+from trisched.app import collect_less
 
 CONCURRENCY: Final = 1_000
 #: The Postgres bar is what the fastest other Python queue reaches; adapter/ measures both in one run.
@@ -87,6 +88,7 @@ def main() -> None:
     """Measures and prints."""
     given = arguments(__doc__, runs=50_000, chunk=5_000)
     with database(given.database) as store:
+        collect_less()
         figures = trio.run(partial(measure, store, given.runs, given.chunk))
     bars = [
         at_least("drain_per_s", DRAIN_BARS[store.kind]),

@@ -11,6 +11,7 @@ import trio
 
 import trisched
 from loadtest.stage import CpuMeter, Store, arguments, at_most, database, print_line
+from trisched.app import collect_less
 
 CPU_BAR: Final = 1.0
 #: Declaring the jobs, opening connections and the first elections are over by then.
@@ -48,6 +49,7 @@ def main() -> None:
     """Measures and prints."""
     given = arguments(__doc__, schedules=1_000, seconds=10.0)
     with database(given.database) as store:
+        collect_less()
         figures = trio.run(partial(measure, store, given.schedules, given.seconds))
     print_line("idle", store.kind, figures, [at_most("cpu_percent", CPU_BAR)])
 

@@ -28,6 +28,7 @@ from loadtest.stage import (
     sync_times,
     wait_until,
 )
+from trisched.app import collect_less
 
 #: Milliseconds, half of all and 99 of 100.
 BARS: Final = {SQLITE: (1.5, 4.0), POSTGRES: (2.5, 5.0)}
@@ -88,6 +89,7 @@ def main() -> None:
     """Measures and prints."""
     given = arguments(__doc__, runs=410, rate=50.0)
     with database(given.database) as store:
+        collect_less()
         figures = trio.run(partial(measure, store, given.runs, given.rate))
     half, most = BARS[store.kind]
     print_line("latency", store.kind, figures, [at_most("p50_ms", half), at_most("p99_ms", most)])

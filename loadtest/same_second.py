@@ -13,6 +13,7 @@ import trio
 
 import trisched
 from loadtest.stage import Store, arguments, at_most, database, milliseconds, percentile, print_line, wait_until
+from trisched.app import collect_less
 
 CONCURRENCY: Final = 1_000
 START_P99_BAR: Final = 200.0
@@ -59,6 +60,7 @@ def main() -> None:
     given = arguments(__doc__, schedules=1_000, lead=0.0)
     lead = given.lead or 4 + given.schedules / 500
     with database(given.database) as store:
+        collect_less()
         figures = trio.run(partial(measure, store, given.schedules, lead))
     bars = [at_most("queued_max_ms", QUEUED_BAR)]
     if given.schedules <= CONCURRENCY:

@@ -13,6 +13,7 @@ import trio
 
 import trisched
 from loadtest.stage import Store, arguments, at_least, at_most, database, print_line, wait_until
+from trisched.app import collect_less
 
 #: Beyond the sleep itself.
 OVERHEAD_BAR: Final = 0.6
@@ -79,6 +80,7 @@ def main() -> None:
     """Measures and prints."""
     given = arguments(__doc__, runs=10_000, seconds=5.0)
     with database(given.database) as store:
+        collect_less()
         figures = trio.run(partial(measure, store, given.runs, given.seconds))
     bars = [
         at_least("peak_running", given.runs),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import attrs
@@ -74,13 +75,19 @@ def from_row(row: Row) -> Job:
         id=job_id,
         origin=origin,
         revision=revision,
-        spec=parse_job(_stored_fields(spec), now=created_at, stored=True),
+        spec=_stored_spec(spec, created_at),
         next_slot_at=next_slot_at,
         dispatch_failures=failures,
         alarm=alarm,
         created_at=created_at,
         updated_at=updated_at,
     )
+
+
+@lru_cache(maxsize=4096)
+def _stored_spec(spec: str, created_at: int) -> JobSpec:
+    """The specification in a stored text. Remembered, for every submit reads the same few jobs."""
+    return parse_job(_stored_fields(spec), now=created_at, stored=True)
 
 
 def _stored_fields(spec: str) -> dict[str, object]:

@@ -74,7 +74,7 @@ def spec(name: str = "report", **fields: object) -> JobSpec:
 async def add_job(database: Database, name: str = "report", *, origin: str = ORIGIN_API, **fields: object) -> Job:
     """The stored job."""
     wish, stamp = spec(name, **fields), await now(database)
-    await write(database, job_table.add, fresh("job"), wish, origin, stamp)
+    await write(database, job_table.add, {fresh("job"): wish}, origin, stamp)
     return await stored_job(database, name)
 
 

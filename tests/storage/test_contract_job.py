@@ -46,7 +46,7 @@ async def test_a_job_is_stored_as_it_was_given(database: Database) -> None:
         description="Lines\nof text",
     )  # fmt: skip
     stamp = await now(database)
-    await write(database, job_table.add, "job-x", wish, ORIGIN_FILE, stamp)
+    await write(database, job_table.add, {"job-x": wish}, ORIGIN_FILE, stamp)
     job = await stored_job(database, wish.name)
     assert job.spec == wish
     assert (job.id, job.origin, job.revision, job.dispatch_failures, job.alarm) == ("job-x", ORIGIN_FILE, 1, 0, None)
@@ -86,8 +86,8 @@ async def test_a_refused_name_does_not_spoil_the_transaction(database: Database)
 
     def work(tx: Tx) -> None:
         with pytest.raises(Conflict):
-            job_table.add(tx, "job-1", spec("taken"), ORIGIN_CODE, 0)
-        job_table.add(tx, "job-2", spec("free"), ORIGIN_CODE, 0)
+            job_table.add(tx, {"job-1": spec("taken")}, ORIGIN_CODE, 0)
+        job_table.add(tx, {"job-2": spec("free")}, ORIGIN_CODE, 0)
 
     await database.write(work)
     assert (await stored_job(database, "free")).id == "job-2"
@@ -207,7 +207,7 @@ async def test_names_with_any_characters_are_found(
 async def test_jobs_of_a_function_are_those_that_code_made(database: Database) -> None:
     async def add(name: str, function: str, origin: str = ORIGIN_CODE) -> str:
         wish = parse_job({"name": name, "type": "python", "function": function}, now=0)
-        await write(database, job_table.add, fresh("job"), wish, origin, 0)
+        await write(database, job_table.add, {fresh("job"): wish}, origin, 0)
         return name
 
     mine = await add("mine", "reports.daily_x")

@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from tests.storage.stage import HOUR, add_job, execute, fresh, spec, write
+from tests.storage.stage import HOUR, add_job, execute, fresh, now, spec, write
 from trisched.clock import SystemClock
 from trisched.domain.job import ORIGIN_API, Job
 from trisched.storage.connect import connect
@@ -133,7 +133,7 @@ async def test_what_another_process_writes_is_seen(database: Database, store_add
     other = connect(store_address[0], clock=SystemClock(), origin="there")
     await other.open()
     job_id = fresh("job")
-    await write(other, job_table.add, job_id, spec("theirs"), ORIGIN_API, 0)
+    await write(other, job_table.add, {job_id: spec("theirs")}, ORIGIN_API, await now(other))
     await other.close()
     await cache.refresh()
     assert cache.jobs[job_id].spec.name == "theirs"

@@ -179,7 +179,7 @@ class Intake:
             raise Invalid.at("function", "is not a registered task; register it with @app.job or name a job")
         spec = parse_job({"name": function, "type": "python", "function": function}, now=self._now)
         try:
-            job_table.add(self._tx, self._scope.ids.new("job"), spec, ORIGIN_CODE, self._now)
+            job_table.add(self._tx, {self._scope.ids.new("job"): spec}, ORIGIN_CODE, self._now)
         except Conflict:
             # Somebody was faster with the same one, or the name means something else.
             found = job_table.find(self._tx, function)

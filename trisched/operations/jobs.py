@@ -112,11 +112,12 @@ def _declare(scope: Scope, tx: Tx, declared: Sequence[Mapping[str, object]], ori
     specs = _parse_all(scope, declared, now, stored)
     changed = {name: spec for name, spec in specs.items() if name not in stored or stored[name].spec != spec}
     _check_needs(tx, changed, "jobs.{}.".format)
-    jobs = []
-    for name, spec in specs.items():
-        job = stored.get(name)
-        jobs.append(_add(scope, tx, spec, origin, now) if job is None else _store(tx, job, spec, now))
-    return jobs
+    fresh = [spec for name, spec in specs.items() if name not in stored]
+    job_table.add(tx, dict(zip(scope.ids.some("job", len(fresh)), fresh, strict=True)), origin, now)
+    for name, job in stored.items():
+        _store(tx, job, specs[name], now)
+    current = job_table.of_names(tx, names)
+    return [current[name] for name in specs]
 
 
 def _parse_all(
@@ -229,7 +230,7 @@ def _refuse_dependents(tx: Tx, name: str, verb: str) -> None:
 
 def _add(scope: Scope, tx: Tx, spec: JobSpec, origin: str, now: int) -> Job:
     job_id = scope.ids.new("job")
-    job_table.add(tx, job_id, spec, origin, now)
+    job_table.add(tx, {job_id: spec}, origin, now)
     return required_job(tx, job_id)
 
 

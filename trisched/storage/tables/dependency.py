@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from trisched.storage.database import Tx
@@ -29,10 +29,11 @@ def dependents(tx: Tx, name: str) -> list[str]:
     return [row[0] for row in tx.rows(SQL.dependents, name=name)]
 
 
-def add(tx: Tx, job_id: str, needs: Sequence[str]) -> None:
-    """Writes down what the job depends on."""
-    if needs:
-        tx.many(SQL.add, [{"job_id": job_id, "needs": name} for name in needs])
+def add(tx: Tx, needs: Mapping[str, Sequence[str]]) -> None:
+    """Writes down what each job, by its id, depends on."""
+    rows = [{"job_id": job_id, "needs": name} for job_id, names in needs.items() for name in names]
+    if rows:
+        tx.many(SQL.add, rows)
 
 
 def clear(tx: Tx, job_id: str) -> None:

@@ -111,13 +111,18 @@ def _values(job_id: str, spec: JobSpec, slot_at: int | None, now: int) -> dict[s
     }
 
 
-def add(tx: Tx, job_id: str, spec: JobSpec, origin: str, now: int) -> None:
-    """Stores a new job; Conflict if its name is taken."""
+def add(tx: Tx, jobs: Mapping[str, JobSpec], origin: str, now: int) -> None:
+    """Stores new jobs by their ids; Conflict if a name is taken."""
+    added = {"origin": origin, "revision": 1, "dispatch_failures": 0, "created_at": now, "updated_at": now}
+    rows = [{**_values(job_id, spec, first_slot(spec, now), now), **added} for job_id, spec in jobs.items()]
+    if not rows:
+        return
     try:
-        tx.attempt(lambda part: part.count(SQL.add, **_values(job_id, spec, first_slot(spec, now), now), origin=origin))
+        tx.attempt(lambda part: part.load("job", tuple(rows[0]), [tuple(row.values()) for row in rows]))
     except Duplicate:
-        raise Conflict(f"there is a job named {spec.name!r} already") from None
-    _add_parts(tx, job_id, spec)
+        names = ", ".join(repr(spec.name) for spec in jobs.values())
+        raise Conflict(f"there is a job named {names} already") from None
+    _add_parts(tx, jobs)
 
 
 def change(tx: Tx, job: Job, spec: JobSpec, slot_at: int | None, now: int) -> None:
@@ -132,14 +137,16 @@ def change(tx: Tx, job: Job, spec: JobSpec, slot_at: int | None, now: int) -> No
         raise Stale(f"the job {job.spec.name!r} was changed by someone else; read it again")
     dependency.clear(tx, job.id)
     tx.count(SQL.clear_tags, job_id=job.id)
-    _add_parts(tx, job.id, spec)
+    _add_parts(tx, {job.id: spec})
 
 
-def _add_parts(tx: Tx, job_id: str, spec: JobSpec) -> None:
-    dependency.add(tx, job_id, spec.depends_on)
-    if spec.tags:
-        tx.many(SQL.add_tag, [{"job_id": job_id, "tag": tag} for tag in spec.tags])
-    add_queue(tx, spec.queue)
+def _add_parts(tx: Tx, jobs: Mapping[str, JobSpec]) -> None:
+    dependency.add(tx, {job_id: spec.depends_on for job_id, spec in jobs.items()})
+    tags = [{"job_id": job_id, "tag": tag} for job_id, spec in jobs.items() for tag in spec.tags]
+    if tags:
+        tx.many(SQL.add_tag, tags)
+    for queue in sorted({spec.queue for spec in jobs.values()}):
+        add_queue(tx, queue)
     tx.wake(JOBS)
     tx.wake(DUE)
 

@@ -1,9 +1,3 @@
--- add --
-INSERT INTO job (id, name, origin, revision, spec, type, queue, schedule_kind, next_slot_at, next_due_at,
-    dispatch_failures, alarm, disabled_at, created_at, updated_at)
-VALUES (:id, :name, :origin, 1, :spec, :type, :queue, :schedule_kind, :next_slot_at, :next_due_at,
-    0, NULL, :disabled_at, now_us(), now_us())
-
 -- change --
 -- A new revision, only on top of the one that was seen.
 UPDATE job SET name = :name, revision = revision + 1, spec = :spec, type = :type, queue = :queue,

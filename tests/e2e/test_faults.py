@@ -239,3 +239,36 @@ def test_outage_of_the_database_is_told_and_survived(tmp_path: Path, own_postgre
         [run_id] = submit(node, "echo")
         assert node.wait_for_run(run_id, "completed")["output"] == "hello"
         assert "Traceback" not in node.log.read_text()
+
+
+SHORT_LEASES = """
+[node]
+node_lease = "4s"
+node_beat = "500ms"
+lease_margin = "1.5s"
+lease_grace = "500ms"
+"""
+TICKS = 'for i in $(seq 1 40); do printf "%s {} %s\\n" "$TRISCHED_NODE" "$(date +%s%N)" >> {}; sleep 0.1; done'
+
+
+def test_commands_of_a_stopped_node_die_before_another_starts_them(tmp_path: Path, postgres_dsn: str) -> None:
+    ledger = tmp_path / "ledger"
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "trisched.toml").write_text(SHORT_LEASES)
+    arguments = ("--database", postgres_dsn, "--node-id")
+    with running_node(tmp_path / "one", *arguments, "one") as one:
+        create_job(one, name="ticks", command=TICKS.format("tick", ledger))
+        [run_id] = submit(one, "ticks")
+        wait_until("the first tick", lambda: entries(ledger))
+        with running_node(tmp_path / "two", *arguments, "two") as two:
+            one.process.send_signal(signal.SIGSTOP)
+            run = two.wait_for_run(run_id, "completed", timeout=60)
+            one.process.send_signal(signal.SIGCONT)
+            assert [attempt["outcome"] for attempt in run["attempts"]] == ["lost", "completed"]
+            ticks = {name: [int(at) for node, _, at in entries(ledger) if node == name] for name in ("one", "two")}
+            assert max(ticks["one"]) < min(ticks["two"])
+            assert len(ticks["two"]) == 40
+            wait_until("the first to be ready again", lambda: httpx.get(f"{one.url}/readyz").status_code == 200)
+            # What the first says of the run now comes too late: it is noted, and changes nothing.
+            assert two.get(f"/api/runs/{run_id}")["status"] == "completed"

@@ -298,3 +298,19 @@ async def test_work_of_a_killed_node_is_taken_up_at_the_next_start(tmp_path: Pat
         # Less than a lease: the file's lock proves that the old node is gone.
         with trio.fail_after(14):
             await done.wait()
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_a_node_that_cannot_start_lets_its_port_go(tmp_path: Path) -> None:
+    app = trisched.App(str(tmp_path / "t.db"), data_dir=str(tmp_path), port=0)
+    app.shell("orphan", "true", depends_on=["nobody"])
+    counts: list[int] = []
+    for _ in range(2):
+        with pytest.raises(trisched.Invalid, match="no job 'nobody'"):
+            async with app.running():
+                pass
+        counts.append(open_files())
+    assert counts[0] == counts[1]

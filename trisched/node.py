@@ -102,6 +102,8 @@ class Node:
         bound = listen(self._settings.host, self._settings.port) if self._settings.web else None
         url = None if bound is None else address(bound)
         async with AsyncExitStack() as stack:
+            if bound is not None:
+                stack.callback(bound.close)
             if self._settings.worker:
                 self._guardian = await stack.enter_async_context(Guardian.open())
             self._worker = self._make_worker() if self._settings.worker else None

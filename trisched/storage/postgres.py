@@ -144,6 +144,10 @@ class PostgresDatabase:
     async def close(self) -> None:
         self._closed.set()
         lanes, self._lanes = self._lanes, {}
+        for connection in list(self._connections):
+            # Whoever asked has its answer or has given up: only a frozen server still keeps a call.
+            if connection.busy_since is not None:
+                connection.abort()
         for lane in lanes.values():
             await lane.close()
 

@@ -38,7 +38,6 @@ _GET: Final = {lock: _with_columns(SQL.get).filled(lock=text) for lock, text in 
 _BY_NAME: Final = {lock: _with_columns(SQL.by_name).filled(lock=text) for lock, text in _LOCKS.items()}
 _OF_NAMES: Final = _with_columns(SQL.of_names)
 _WITH_FUNCTION: Final = _with_columns(SQL.with_function)
-_GET_ANY: Final = _with_columns(SQL.get_any)
 _ALL: Final = _with_columns(SQL.all)
 _CHANGED: Final = _with_columns(SQL.changed)
 #: What a job may be sorted by, and the SQL that does it.
@@ -218,11 +217,6 @@ def with_function(tx: Tx, function: str) -> list[Job]:
 def like_literal(text: str) -> str:
     """``text`` as a part of a LIKE pattern whose escape character is ``!``."""
     return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
-
-
-def of_ids(tx: Tx, ids: list[str]) -> dict[str, Job]:
-    """The jobs of these ids, also those that were removed."""
-    return {row[0]: from_row(row) for row in tx.rows(_GET_ANY, ids=ids)}
 
 
 def readable(rows: Sequence[Row]) -> tuple[list[Job], dict[str, str]]:

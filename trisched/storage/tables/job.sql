@@ -15,10 +15,6 @@ WHERE id = :id AND deleted_at IS NULL
 -- A lock keeps the job from being removed, or changed, until the caller is done.
 SELECT {columns} FROM job WHERE id = :ref AND deleted_at IS NULL {lock}
 
--- get_any --
--- Also of jobs that were removed: their runs are still shown.
-SELECT {columns} FROM job WHERE id {in:ids}
-
 -- by_name --
 SELECT {columns} FROM job WHERE name = :ref AND deleted_at IS NULL {lock}
 

@@ -25,11 +25,14 @@ TABLES = {
     "dependency",
     "job",
     "job_tag",
+    "limit_group",
     "migration",
     "node",
     "output",
     "queue",
+    "rate_start",
     "run",
+    "run_need",
 }
 INDEXES = {
     "job_due",
@@ -39,9 +42,14 @@ INDEXES = {
     "run_claimed",
     "run_due",
     "run_finished",
+    "run_flow",
     "run_key",
+    "run_limited",
+    "run_need_needs",
+    "run_parked",
     "run_queued",
     "run_slot",
+    "run_unique",
     "run_waiting",
 }
 

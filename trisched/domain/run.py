@@ -66,8 +66,11 @@ def rank(due_at: int, priority_class: int) -> int:
     return due_at + priority_class * AGING_US
 
 
-#: Why a pending run is not merely waiting for its time.
+#: Why a pending run is not merely waiting for its time: an earlier run of its job, a place under a limit of its job,
+#: runs that it depends on.
 WAITS_OVERLAP: Final = "overlap"
+WAITS_LIMIT: Final = "limit"
+WAITS_UPSTREAM: Final = "upstream"
 
 
 @attrs.frozen(kw_only=True)
@@ -100,6 +103,19 @@ class Run:
     created_at: int
     started_at: int | None
     finished_at: int | None
+    #: What the limits of the job count it by.
+    limit_group: str | None = None
+    unique_key: str | None = None
+    #: The run that began the flow it belongs to.
+    flow_id: str | None = None
+    #: What its upstream runs must have come to; None for a run without upstream.
+    upstream_when: str | None = None
+    #: 1: other runs wait for this one.
+    feeds: int = 0
+    #: Equal for errors of the same kind; set when the run is buried.
+    fingerprint: str | None = None
+    #: JSON of how far the attempt under way is.
+    progress: str | None = None
 
 
 @attrs.frozen(kw_only=True)

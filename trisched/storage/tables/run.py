@@ -19,7 +19,7 @@ _COLUMN_LIST: Final = ", ".join(COLUMNS)
 _NEW_COLUMNS: Final = (
     "id", "job_id", "job_revision", "queue", "status", "priority", "rank", "due_at", "slot_at", "key", "origin",
     "parameters", "overrides", "retries", "attempt", "failures", "crashes", "token", "waits", "reason",
-    "created_at", "finished_at",
+    "created_at", "finished_at", "limit_group", "unique_key", "flow_id", "upstream_when", "feeds",
 )  # fmt: skip
 _MOST_TOPICS: Final = 500
 _PARAMETERS: Final = _NEW_COLUMNS.index("parameters")
@@ -48,6 +48,12 @@ class NewRun:
     overrides: str | None = None
     waits: str | None = None
     reason: str | None = None
+    limit_group: str | None = None
+    unique_key: str | None = None
+    flow_id: str | None = None
+    upstream_when: str | None = None
+    #: 1: other runs wait for this one.
+    feeds: int = 0
 
     def row(self, now: int) -> tuple[object, ...]:
         """The values of the new columns, stamped with the database's time."""
@@ -56,6 +62,7 @@ class NewRun:
             self.id, self.job_id, self.job_revision, self.queue, self.status.value, self.priority,
             rank(due, self.priority), due, self.slot_at, self.key, self.origin, self.parameters, self.overrides,
             self.retries, 0, 0, 0, 0, self.waits, self.reason, now, now if self.status in FINISHED else None,
+            self.limit_group, self.unique_key, self.flow_id, self.upstream_when, self.feeds,
         )  # fmt: skip
 
 

@@ -64,12 +64,12 @@ SELECT min(due_at) FROM run WHERE status IN ('pending', 'retrying') AND waits IS
 
 -- waiting_jobs --
 -- Jobs with runs that wait for an earlier one, and whether one of those still is under way.
-SELECT DISTINCT job_id FROM run WHERE status = 'pending' AND waits IS NOT NULL
+SELECT DISTINCT job_id FROM run WHERE status = 'pending' AND waits = 'overlap'
 
 -- free_waiting --
 -- The earliest waiting run of a job goes on when no other run of the job is under way.
 UPDATE run SET status = 'queued', waits = NULL, due_at = now_us(), rank = now_us() + priority * 3600000000
-WHERE id = (SELECT id FROM run WHERE job_id = :job_id AND status = 'pending' AND waits IS NOT NULL
+WHERE id = (SELECT id FROM run WHERE job_id = :job_id AND status = 'pending' AND waits = 'overlap'
             ORDER BY slot_at, id LIMIT 1)
   AND status = 'pending'
   AND NOT EXISTS (SELECT 1 FROM run AS other WHERE other.job_id = :job_id AND other.finished_at IS NULL
@@ -78,9 +78,11 @@ RETURNING queue
 
 -- add --
 INSERT INTO run (id, job_id, job_revision, queue, status, priority, rank, due_at, slot_at, key, origin, parameters,
-    overrides, retries, attempt, failures, crashes, token, waits, reason, created_at, finished_at)
+    overrides, retries, attempt, failures, crashes, token, waits, reason, created_at, finished_at, limit_group, unique_key,
+    flow_id, upstream_when, feeds)
 VALUES (:id, :job_id, :job_revision, :queue, :status, :priority, :rank, :due_at, :slot_at, :key, :origin, :parameters,
-    :overrides, :retries, 0, 0, 0, 0, :waits, :reason, :created_at, :finished_at)
+    :overrides, :retries, 0, 0, 0, 0, :waits, :reason, :created_at, :finished_at, :limit_group, :unique_key,
+    :flow_id, :upstream_when, :feeds)
 ON CONFLICT DO NOTHING
 RETURNING id
 

@@ -46,6 +46,8 @@ class Failure:
     type: str
     message: str
     traceback: str | None = None
+    #: The names of the exception's classes, the nearest first, without ``object`` and ``BaseException``.
+    bases: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -57,6 +59,12 @@ class Ended:
     #: JSON text; None when the function returned None.
     result: str | None = None
     error: Failure | None = None
+    #: Seconds that the job wants before its next attempt, instead of its backoff.
+    retry_after: float | None = None
+    #: No attempt may follow.
+    fatal: bool = False
+    #: Seconds after which it is to be tried again; nothing failed, and no attempt is used.
+    snooze: float | None = None
 
 
 class Executor(Protocol):

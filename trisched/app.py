@@ -19,6 +19,7 @@ from trisched.clock import Ids, SystemClock
 from trisched.config import JobTable, Settings, load
 from trisched.domain.job import ORIGIN_CODE, ORIGIN_FILE
 from trisched.domain.job_fields import FIELD_NAMES
+from trisched.domain.request import REQUEST_FIELDS
 from trisched.errors import TrischedError
 from trisched.handle import Desk, JobHandle, RunHandle
 from trisched.node import Node, Started, own, write_card
@@ -83,6 +84,11 @@ class App:
     def shell(self, name: str, command: str | list[str], **fields: Any) -> None:
         """Declares a command as a job."""
         self._declare({"name": name, "type": "shell", "command": command, **fields})
+
+    def http(self, name: str, url: str, **fields: Any) -> None:
+        """Declares a request as a job; takes the fields of a request and those of a job."""
+        request = {key: fields.pop(key) for key in REQUEST_FIELDS if key in fields}
+        self._declare({"name": name, "type": "http", "request": {"url": url, **request}, **fields})
 
     def declare_file(self, tables: Iterable[JobTable]) -> None:
         """Declares the jobs of a ``trisched.toml``."""

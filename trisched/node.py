@@ -39,10 +39,12 @@ from trisched.version import __version__
 from trisched.web.listen import address, listen
 from trisched.worker.executors import Executor
 from trisched.worker.executors.function import AsyncFunction, ThreadFunction
+from trisched.worker.executors.http import Http
 from trisched.worker.executors.shell import Shell
 from trisched.worker.guardian import Guardian
 from trisched.worker.loop import Worker, WorkerSettings
 from trisched.worker.plan import Plans
+from trisched.worker.secrets import Secrets
 from trisched.worker.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -86,6 +88,7 @@ class Node:
         self._worker: Worker | None = None
         self._membership: Membership | None = None
         self._guardian: Guardian | None = None
+        self._http = Http(settings.http_allow, clock=self._clock, connections=settings.concurrency)
 
     def stop(self) -> None:
         """First call: drain. Second call: stop now, giving back what still runs."""
@@ -106,6 +109,7 @@ class Node:
                 stack.callback(bound.close)
             if self._settings.worker:
                 self._guardian = await stack.enter_async_context(Guardian.open())
+            stack.push_async_callback(self._http.close)
             self._worker = self._make_worker() if self._settings.worker else None
             membership = self._membership = self._make_membership()
             await membership.register()
@@ -230,6 +234,7 @@ class Node:
             "async": AsyncFunction(),
             "thread": ThreadFunction(threads),
             "shell": Shell(self._guardian),
+            "http": self._http,
         }
         database = self._scope.database
         plans = Plans(JobCache(database), self._tasks, executors, frozenset(settings.tags))
@@ -242,6 +247,7 @@ class Node:
                 queues=settings.queues,
                 concurrency=settings.concurrency,
                 drain_timeout=settings.drain_timeout,
+                secrets=Secrets(os.environ, settings.secrets_dir),
             ),
             ids=self._scope.ids,
             clock=self._clock,

@@ -31,6 +31,7 @@ _SHOW_COLUMNS: Final[tuple[Column, ...]] = (
     ("type", field("type")),
     ("function", field("function")),
     ("command", field("command")),
+    ("request", field("request")),
     ("schedule", schedule_text),
     ("enabled", field("enabled")),
     ("next run", field("next_run")),

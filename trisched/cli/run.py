@@ -61,6 +61,8 @@ def _flag(name: str) -> str:
 @_setting("queues", "Comma-separated queues to work on. [default: all]", metavar="A,B")
 @_setting("concurrency", "Attempts at the same time. [default: 100]", metavar="N")
 @_setting("drain_timeout", "Time for running attempts to end when stopping. [default: 30s]")
+@_setting("http_allow", "Addresses, networks and hosts that HTTP jobs may reach beside public ones.", metavar="A,B")
+@_setting("secrets_dir", "Directory of secrets, a file each.", metavar="DIR")
 @_switch("scheduler", "Take part in scheduling.")
 @_switch("worker", "Execute runs.")
 @_switch("web", "Serve the web interface.")

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from trisched.domain.duration import parse_duration
+from trisched.domain.target import parse_targets
 from trisched.domain.text import parse_number, parse_text, parse_texts
 from trisched.errors import Invalid
 
@@ -154,6 +155,8 @@ FIELDS: Final[dict[str, Field]] = {
     "web": _SWITCH,
     "drain_timeout": _seconds(0.0, _DAY),
     **dict.fromkeys(LEASE_FIELDS, _seconds(0.05, _DAY)),
+    "http_allow": Field(parse_targets, _list_in),
+    "secrets_dir": Field(_directory),
     "redis": Field(_redis, _list_in),
     "auth": Field(_auth),
     "token_file": Field(_not_yet),
@@ -164,6 +167,8 @@ FIELDS: Final[dict[str, Field]] = {
 }
 #: What may stand in ``[worker]`` as well as in ``[node]``.
 WORKER_FIELDS: Final = ("queues", "concurrency", "drain_timeout")
+#: Tables of their own, whose keys are short for a setting.
+SHORT_NAMES: Final = {"http": {"allow": "http_allow"}, "secrets": {"dir": "secrets_dir"}}
 
 
 def unknown_field(name: str, table: str, names: tuple[str, ...]) -> str:

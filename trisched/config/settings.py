@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import attrs
 
-from trisched.config.fields import FIELDS, LEASE_FIELDS, WORKER_FIELDS, unknown_field
+from trisched.config.fields import FIELDS, LEASE_FIELDS, SHORT_NAMES, WORKER_FIELDS, unknown_field
 from trisched.config.toml_file import TomlFile, read_toml, refuse
 from trisched.domain.node import LeaseTimes
+from trisched.domain.target import Targets
 from trisched.errors import FieldError, Invalid
 
 VARIABLE_PREFIX: Final = "TRISCHED_"
@@ -38,6 +39,10 @@ class Settings:
     web: bool = True
     #: Seconds that running attempts have to end after the first signal to stop.
     drain_timeout: float = 30.0
+    #: What HTTP jobs may reach beside public addresses.
+    http_allow: Targets = Targets()
+    #: Where secrets are, a file each.
+    secrets_dir: Path | None = None
     redis: tuple[str, ...] = ()
     lease_times: LeaseTimes = LeaseTimes()
 
@@ -87,11 +92,15 @@ def load(
 
 
 def _read_file(file: TomlFile, given: dict[str, _Given]) -> Iterator[FieldError]:
-    for table, names in (("node", tuple(FIELDS)), ("worker", WORKER_FIELDS)):
-        for name, value in file.tables.get(table, {}).items():
-            place = file.place(table, name)
-            if name not in names:
-                yield FieldError(place, unknown_field(name, table, names))
+    tables = {
+        "node": dict(zip(FIELDS, FIELDS, strict=True)),
+        "worker": dict(zip(WORKER_FIELDS, WORKER_FIELDS, strict=True)),
+    }
+    for table, names in (tables | SHORT_NAMES).items():
+        for key, value in file.tables.get(table, {}).items():
+            place, name = file.place(table, key), names.get(key)
+            if name is None:
+                yield FieldError(place, unknown_field(key, table, tuple(names)))
             elif name in given:
                 yield FieldError(place, f"is set a second time; {given[name].place} set it before")
             else:

@@ -14,7 +14,7 @@ import attrs
 from trisched.config.toml_lines import KeyPath, key_lines, line_of
 from trisched.errors import FieldError, Misconfigured
 
-TABLES: Final = ("node", "worker", "jobs")
+TABLES: Final = ("node", "worker", "http", "secrets", "jobs")
 _AT_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
 _AT_END = re.compile(r" \(at end of document\)$")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")

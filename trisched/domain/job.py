@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from trisched.domain.backoff import Backoff
+from trisched.domain.request import Request
 from trisched.domain.run import Priority
 from trisched.domain.schedule import Schedule
 
@@ -33,6 +34,7 @@ class JobSpec:
     command: str | tuple[str, ...] | None = None
     cwd: str | None = None
     env: Mapping[str, str] = attrs.field(factory=dict)
+    request: Request | None = None
     schedule: Schedule | None = None
     timezone: str = "UTC"
     parameters: str = "{}"

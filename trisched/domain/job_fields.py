@@ -11,8 +11,10 @@ import msgspec
 from trisched.domain.backoff import backoff_fields, parse_backoff
 from trisched.domain.duration import parse_duration
 from trisched.domain.job import DELIVERIES, JOB_TYPES, MISFIRES, MODES, OVERLAPS, JobSpec
+from trisched.domain.request import parse_request, request_fields
 from trisched.domain.run import Priority
 from trisched.domain.schedule import parse_schedule, schedule_fields
+from trisched.domain.template import SECRET_START, check_secrets
 from trisched.domain.text import encode_json, parse_choice, parse_number, parse_text, parse_texts
 from trisched.domain.zone import parse_zone
 from trisched.errors import FieldError, Invalid
@@ -21,7 +23,7 @@ DAY: Final = 86_400.0
 #: The kernel's limit for one argument of a command.
 COMMAND_LIMIT: Final = 131_000
 #: Fields of the contract that this version does not act on: refused, never silently ignored.
-NOT_YET: Final = ("request", "concurrency", "rate", "group", "unique")
+NOT_YET: Final = ("concurrency", "rate", "group", "unique")
 
 
 def parse_priority(value: object, path: str) -> Priority:
@@ -45,13 +47,21 @@ def _flag(value: object, path: str) -> bool:
 
 def _command(value: object, path: str) -> str | tuple[str, ...]:
     if isinstance(value, str):
-        return parse_text(value, path, most=COMMAND_LIMIT)
+        return _word(value, path)
     if not isinstance(value, list | tuple) or not value:
         raise Invalid.at(path, "must be a string for /bin/sh, or a list of arguments to execute")
-    return tuple(
-        parse_text(item, f"{path}[{index}]", least=0 if index else 1, most=COMMAND_LIMIT)
-        for index, item in enumerate(value)
-    )
+    return tuple(_word(item, f"{path}[{index}]", least=0 if index else 1) for index, item in enumerate(value))
+
+
+def _word(value: object, path: str, least: int = 1) -> str:
+    text = parse_text(value, path, least=least, most=COMMAND_LIMIT)
+    if SECRET_START in text:
+        raise Invalid.at(
+            path,
+            "everybody on the machine can read the arguments of a process; "
+            'put the secret into env (TOKEN = "${secret:NAME}") and use $TOKEN',
+        )
+    return text
 
 
 def _env(value: object, path: str) -> dict[str, str]:
@@ -64,6 +74,7 @@ def _env(value: object, path: str) -> dict[str, str]:
         if name.startswith("TRISCHED_"):
             raise Invalid.at(f"{path}.{name}", "names that begin with TRISCHED_ are set by trisched")
         env[name] = parse_text(text, f"{path}.{name}", least=0, most=COMMAND_LIMIT)
+        check_secrets(env[name], f"{path}.{name}")
     return env
 
 
@@ -95,6 +106,7 @@ _PARSERS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "command": _command,
     "cwd": lambda value, path: parse_text(value, path, most=4096),
     "env": _env,
+    "request": parse_request,
     "timezone": parse_zone,
     "parameters": parse_parameters,
     "tags": parse_texts,
@@ -116,7 +128,7 @@ _PARSERS: Final[dict[str, Callable[[Any, str], Any]]] = {
 }
 FIELD_NAMES: Final = (*_PARSERS, "schedule")
 #: Null takes these back to their default.
-_OPTIONAL: Final = frozenset({"function", "command", "cwd", "mode", "schedule"})
+_OPTIONAL: Final = frozenset({"function", "command", "cwd", "request", "mode", "schedule"})
 
 
 def parse_job(fields: Mapping[str, object], *, now: int, stored: bool = False, path: str = "") -> JobSpec:
@@ -164,23 +176,28 @@ def _unknown(name: str) -> str:
     return "is not a field of a job" + (f"; did you mean {near[0]}?" if near else "")
 
 
-_TARGETS: Final = {"python": "function", "shell": "command"}
-_ONLY_FOR: Final = {"function": "python", "mode": "python", "command": "shell", "cwd": "shell", "env": "shell"}
+_TARGETS: Final = {"python": "function", "shell": "command", "http": "request"}
+_ONLY_FOR: Final = {
+    "function": "python",
+    "mode": "python",
+    "command": "shell",
+    "cwd": "shell",
+    "env": "shell",
+    "request": "http",
+}
 
 
 def _missing(fields: Mapping[str, object], parsed: Mapping[str, object], prefix: str) -> list[FieldError]:
     """Fields that are needed, and fields that belong to another type."""
     errors = [FieldError(prefix + name, "is required") for name in ("name", "type") if name not in fields]
     kind = parsed.get("type")
-    if kind == "http":
-        errors.append(FieldError(prefix + "type", "http is not available in this version; use python or shell"))
     target = _TARGETS.get(str(kind))
     if target is not None and fields.get(target) is None:
         errors.append(FieldError(prefix + target, f"is required for a job of type {kind}"))
     errors += [
         FieldError(prefix + name, f"belongs to jobs of type {owner}, this one is {kind}")
         for name, owner in _ONLY_FOR.items()
-        if kind in JOB_TYPES and kind not in (owner, "http") and fields.get(name) not in (None, {})
+        if kind in JOB_TYPES and kind != owner and fields.get(name) not in (None, {})
     ]
     return errors
 
@@ -196,5 +213,7 @@ def job_fields(spec: JobSpec) -> dict[str, object]:
     if isinstance(spec.command, tuple):
         fields["command"] = list(spec.command)
     fields["env"] = dict(spec.env)
+    if spec.request is not None:
+        fields["request"] = request_fields(spec.request)
     fields["schedule"] = None if spec.schedule is None else schedule_fields(spec.schedule)
     return fields

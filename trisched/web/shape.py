@@ -36,6 +36,7 @@ def job(detail: JobDetail) -> job_wire.Job:
     stored = detail.job
     fields: dict[str, Any] = job_fields(stored.spec)
     fields["schedule"] = msgspec.convert(fields["schedule"], job_wire.ScheduleFields | None)
+    fields["request"] = msgspec.convert(fields.get("request"), job_wire.RequestFields | None)
     fields["backoff"] = msgspec.convert(fields["backoff"], job_wire.BackoffFields)
     return job_wire.Job(
         **fields,

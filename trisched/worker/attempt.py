@@ -22,6 +22,7 @@ from trisched.worker.executors import Call, Ended, Failure
 from trisched.worker.executors.failure import ending as ending_of
 from trisched.worker.output import Line, OutputBuffer
 from trisched.worker.plan import Plan
+from trisched.worker.secrets import Secrets, UnknownSecret
 
 _MICROSECONDS: Final = 1_000_000
 
@@ -47,6 +48,8 @@ class Live:
     began_at: float = 0.0
     chunks: int = 0
     stopped: Stop | None = None
+    #: What must not show in anything that is stored; None on a node without secrets.
+    secrets: Secrets | None = None
 
     def stop(self, why: Stop) -> None:
         """Cancels the attempt; the first reason counts."""
@@ -60,7 +63,8 @@ class Live:
     def chunk(self, lines: Sequence[Line]) -> Chunk:
         """New lines as the next piece of output to store."""
         number, self.chunks = self.chunks, self.chunks + 1
-        encoded = msgspec.json.encode([(line.number, line.at, line.stream, line.text) for line in lines])
+        hidden = str if self.secrets is None else self.secrets.mask
+        encoded = msgspec.json.encode([(line.number, line.at, line.stream, hidden(line.text)) for line in lines])
         return Chunk(self.run.id, self.run.token, number, encoded.decode())
 
 
@@ -79,6 +83,8 @@ async def execute(live: Live, make_call: Callable[[], Call]) -> Ended | None:
         live.scope.relative_deadline = timeout_of(live.run, live.plan.job.spec)
         with live.scope:
             return await live.plan.executor.execute(make_call())
+    except UnknownSecret as error:
+        return Ended(completed=False, error=Failure("UnknownSecret", str(error)))
     except Exception as error:  # noqa: BLE001 - unreadable parameters, a faulty executor: this attempt's alone
         return ending_of(error)
     return None

@@ -13,6 +13,7 @@ import msgspec
 import trio
 
 from trisched.clock import Clock, Ids
+from trisched.domain.template import fill_secrets
 from trisched.errors import StoreError
 from trisched.storage.database import Database
 from trisched.storage.tables.run import Claimed
@@ -24,6 +25,7 @@ from trisched.worker.executors import Call
 from trisched.worker.output import OutputBuffer
 from trisched.worker.plan import Plans
 from trisched.worker.record import Finished, Recorder
+from trisched.worker.secrets import Secrets
 from trisched.worker.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -46,6 +48,7 @@ class WorkerSettings:
     queues: tuple[str, ...] = ()
     concurrency: int = 100
     drain_timeout: float = 30.0
+    secrets: Secrets = attrs.field(factory=Secrets)
 
 
 class Worker:
@@ -195,15 +198,19 @@ class Worker:
             return
         claimed_at = trio.current_time()
         self._in_flight += len(runs)
+        secrets = self._settings.secrets.to_hide()
         for run in runs:
             plan = self._plans.find(run.job_id)
             assert plan is not None
-            live = Live(run, plan, OutputBuffer(clock=self._clock.now_us), trio.CancelScope(), claimed_at)
+            output = OutputBuffer(clock=self._clock.now_us)
+            live = Live(run, plan, output, trio.CancelScope(), claimed_at, secrets=secrets)
             self._live[run.id] = live
             nursery.start_soon(self._attempt, live)
 
     async def _attempt(self, live: Live) -> None:
         ended = await attempts.execute(live, partial(self._call, live))
+        if ended is not None and live.secrets is not None:
+            ended = live.secrets.mask_ended(ended)
         ending, error = attempts.decide(live, ended, self._random)
         history = attempts.history(live, ending, ended, error, self._settings.node_id)
         del self._live[live.run.id]
@@ -217,11 +224,17 @@ class Worker:
         node_id = self._settings.node_id
         parameters: Mapping[str, object] = {} if run.parameters == "{}" else msgspec.json.decode(run.parameters)
         key = run.key or run.id
+        env, secrets = spec.env, {}
+        if plan.secrets:
+            live.secrets = self._settings.secrets
+            secrets = live.secrets.resolve(plan.secrets)
+            env = {name: fill_secrets(text, secrets) for name, text in env.items()}
         context = Context(
             run.id, spec.name, run.attempt, key, run.token, node_id, parameters, run.slot_at, live.output,
             self._submit, None, self._lease_ok,
         )  # fmt: skip
         return Call(
             run.id, spec.name, run.attempt, run.token, run.claim_id, node_id, run.slot_at, key, parameters,
-            plan.function, spec.command, spec.cwd, spec.env, spec.kill_after, live.output, context,
+            plan.function, spec.command, spec.cwd, env, spec.kill_after, live.output, context,
+            spec.request, secrets,
         )  # fmt: skip

@@ -10,6 +10,7 @@ from trisched.domain.job import Job
 from trisched.storage.job_cache import JobCache
 from trisched.worker.executors import Executor
 from trisched.worker.executors.function import BoundFunction
+from trisched.worker.secrets import needed
 from trisched.worker.tasks import Tasks
 
 
@@ -22,6 +23,8 @@ class Plan:
     function: BoundFunction | None
     #: Whether other runs of the job may be waiting for this one to end.
     frees_others: bool
+    #: The names of the secrets that an attempt needs.
+    secrets: tuple[str, ...] = ()
 
 
 class Plans:
@@ -62,7 +65,7 @@ class Plans:
         frees = spec.overlap in ("queue", "cancel_running") or spec.misfire == "catch_up_all"
         if spec.type != "python":
             executor = self._executors.get(spec.type)
-            return None if executor is None else Plan(job, executor, None, frees)
+            return None if executor is None else Plan(job, executor, None, frees, needed(spec))
         task = self._tasks.find(spec.function or "")
         executor = None if task is None else self._executors.get(task.mode)
         return None if task is None or executor is None else Plan(job, executor, task.bound, frees)

@@ -10,7 +10,7 @@ from trisched.domain.run import Priority, RunStatus
 
 #: Seconds, or text such as "90s" or "5m".
 Duration = float | str
-Kind = Literal["python", "shell"]
+Kind = Literal["python", "shell", "http"]
 
 
 class ScheduleFields(Struct, kw_only=True, omit_defaults=True):
@@ -41,6 +41,24 @@ class BackoffFields(Struct, kw_only=True, omit_defaults=True):
     jitter: Duration | UnsetType = UNSET
 
 
+class RequestFields(Struct, kw_only=True, omit_defaults=True):
+    """What an HTTP job sends, and what it takes for an answer. ``json`` and ``body`` exclude each other."""
+
+    url: str
+    method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] | UnsetType = UNSET
+    headers: dict[str, str] | UnsetType = UNSET
+    json: Any | UnsetType = UNSET
+    body: str | UnsetType = UNSET
+    #: A status, a range ("2xx", "200-204"), or a list of these.
+    expect: int | str | list[int | str] | UnsetType = UNSET
+    connect_timeout: Duration | UnsetType = UNSET
+    #: The longest silence of the server.
+    read_timeout: Duration | UnsetType = UNSET
+    max_redirects: int | UnsetType = UNSET
+    #: Bytes of the answer that are kept.
+    max_response: int | UnsetType = UNSET
+
+
 class JobChange(Struct, kw_only=True, omit_defaults=True):
     """Fields of a job; those left out stay as they are, null takes one back to its default."""
 
@@ -50,6 +68,7 @@ class JobChange(Struct, kw_only=True, omit_defaults=True):
     command: str | list[str] | UnsetType | None = UNSET
     cwd: str | UnsetType | None = UNSET
     env: dict[str, str] | UnsetType = UNSET
+    request: RequestFields | UnsetType | None = UNSET
     schedule: str | ScheduleFields | UnsetType | None = UNSET
     timezone: str | UnsetType = UNSET
     parameters: dict[str, Any] | UnsetType = UNSET
@@ -97,6 +116,7 @@ class Job(Struct, kw_only=True):
     command: str | list[str] | None = None
     cwd: str | None = None
     env: dict[str, str]
+    request: RequestFields | None = None
     schedule: ScheduleFields | None
     timezone: str
     parameters: dict[str, Any]

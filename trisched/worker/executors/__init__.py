@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 
+from trisched.domain.request import Request
 from trisched.worker.context import Context
 from trisched.worker.output import OutputBuffer
 
 if TYPE_CHECKING:
     from trisched.worker.executors.function import BoundFunction
+
+#: For the many calls without; made once.
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @attrs.define
@@ -32,10 +37,16 @@ class Call:
     #: A shell job's command: text for ``/bin/sh -c``, or the words to execute.
     command: str | tuple[str, ...] | None
     cwd: str | None
-    env: Mapping[str, str]
+    #: With the secrets in it.
+    env: Mapping[str, str] = attrs.field(repr=False)
     kill_after: float
     output: OutputBuffer
     context: Context
+    #: What an HTTP job sends, with the secrets that its texts refer to.
+    request: Request | None = None
+    secrets: Mapping[str, str] = attrs.field(default=_NOTHING, repr=False)
+    #: What the runs before this one returned, by the names of their jobs.
+    results: Mapping[str, object] = _NOTHING
 
 
 @attrs.frozen

@@ -13,6 +13,7 @@ import pytest
 import trio
 
 import trisched
+from tests.worker.http_server import answer, serving
 
 
 def make_app(database_url: str, tmp_path: Path) -> trisched.App:
@@ -314,3 +315,28 @@ async def test_a_node_that_cannot_start_lets_its_port_go(tmp_path: Path) -> None
                 pass
         counts.append(open_files())
     assert counts[0] == counts[1]
+
+
+async def test_an_http_job_keeps_its_key_over_all_attempts(database_url: str, tmp_path: Path) -> None:
+    app = trisched.App(
+        database_url, data_dir=str(tmp_path / "data"), web=False, http_allow=["127.0.0.1"], secrets_dir=tmp_path
+    )
+    (tmp_path / "TOKEN").write_text("s3cr3t-7f\n")
+    async with serving(answer(503), answer(200, b'{"token": "s3cr3t-7f"}', Content_Type="application/json")) as server:
+        app.http(
+            "hook",
+            server.url("/{{parameters.id}}"),
+            headers={"Authorization": "${secret:TOKEN}"},
+            json={"id": "{{parameters.id}}"},
+            retries=2,
+            backoff={"kind": "fixed", "base": 0, "jitter": 0},
+        )
+        async with app.running():
+            run = await app.submit("hook", {"id": 7})
+            result = await run.wait(timeout="30s")
+    assert (result["status"], result["json"]) == (200, {"token": "***"})
+    first, second = server.received
+    assert first.headers["idempotency-key"] == second.headers["idempotency-key"] == run.id
+    assert [sent.headers["x-trisched-attempt"] for sent in server.received] == ["1", "2"]
+    assert first.headers["x-trisched-token"] != second.headers["x-trisched-token"]
+    assert (second.target, second.json, second.headers["authorization"]) == ("/7", {"id": 7}, "s3cr3t-7f")

@@ -73,6 +73,12 @@ def test_every_source_spells_every_kind_of_value(tmp_path: Path) -> None:
         concurrency = 7
         queues = ["mail"]
         drain_timeout = 5
+
+        [http]
+        allow = ["10.0.0.0/8", "*.corp.example:8080"]
+
+        [secrets]
+        dir = "/run/secrets"
         """,
     )
     variables = {
@@ -84,6 +90,8 @@ def test_every_source_spells_every_kind_of_value(tmp_path: Path) -> None:
         "TRISCHED_CONCURRENCY": "7",
         "TRISCHED_QUEUES": "mail,",
         "TRISCHED_DRAIN_TIMEOUT": "5s",
+        "TRISCHED_HTTP_ALLOW": "10.0.0.0/8, *.corp.example:8080",
+        "TRISCHED_SECRETS_DIR": "/run/secrets",
     }
     flags = {name.removeprefix("TRISCHED_").lower(): text for name, text in variables.items()}
     from_file = load({}, {}, file)
@@ -91,7 +99,29 @@ def test_every_source_spells_every_kind_of_value(tmp_path: Path) -> None:
     assert from_file.lease_times.node == 30
     assert from_file.drain_timeout == 5
     assert not from_file.web
+    assert from_file.http_allow.trusts("a.corp.example", 8080)
+    assert from_file.secrets_dir == Path("/run/secrets")
     assert from_file == load({}, variables, None) == load(flags, {}, None)
+
+
+def test_a_secret_in_the_environment_is_no_setting() -> None:
+    assert load({}, {"TRISCHED_SECRET_DIR": "x", "TRISCHED_SECRET_PORT": "y"}, None) == Settings()
+
+
+def test_a_target_that_is_none_is_refused_with_its_place(tmp_path: Path) -> None:
+    message = refusal(write(tmp_path, "[http]\nallow = ['*']\n"))
+    assert message.startswith("trisched.toml:2: http.allow: '*' is no target; write an address, ")
+    message = refusal(write(tmp_path, "[http]\nallowed = []\n"))
+    assert message == "trisched.toml:2: http.allowed: is not a setting of [http]; did you mean allow?"
+
+
+def test_an_http_job_may_stand_in_the_file(tmp_path: Path) -> None:
+    text = "[jobs.ping]\ntype = 'http'\nschedule = '@hourly'\n[jobs.ping.request]\nurl = 'https://example.com/'\n"
+    (job,) = read_jobs(write(tmp_path, text), now=NOW)
+    assert job.fields["request"] == {"url": "https://example.com/"}
+    message = refusal(write(tmp_path, text + "headers = { 'a b' = 'x' }\nmethod = 'BREW'\n"))
+    assert "trisched.toml:7: jobs.ping.request.method: " in message
+    assert "trisched.toml:6: jobs.ping.request.headers.a b: " in message
 
 
 def test_an_empty_variable_is_no_variable() -> None:
@@ -206,7 +236,10 @@ BROKEN = [
     ("[node]\nport = 1\nport = 2\n", "trisched.toml:3: is not TOML: Cannot overwrite a value"),
     ("[jobs.a\n", "trisched.toml:1: is not TOML: Expected ']' at the end of a table declaration"),
     ("[node]\ntags = ['a'", "trisched.toml:2: is not TOML: Unclosed array before the end of the file"),
-    ("colour = 1\n", "trisched.toml:1: colour: is not known at the top level; there are node, worker, jobs"),
+    (
+        "colour = 1\n",
+        "trisched.toml:1: colour: is not known at the top level; there are node, worker, http, secrets, jobs",
+    ),
     ("[node]\n\n[job.x]\n", "trisched.toml:3: job: is not known at the top level; did you mean jobs?"),
     ("[[jobs]]\n", "trisched.toml:1: jobs: must be a table: write [jobs.NAME]"),
     ("node = 1\n", "trisched.toml:1: node: must be a table: write [node]"),

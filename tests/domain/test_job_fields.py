@@ -27,6 +27,7 @@ from trisched.errors import Invalid, TooLarge
 
 NOW = instant("2026-11-18T08:00:00+00:00")
 SHELL: dict[str, Any] = {"name": "report", "type": "shell", "command": "true"}
+HTTP: dict[str, Any] = {"name": "ping", "type": "http", "request": {"url": "https://example.com/"}}
 PYTHON: dict[str, Any] = {"name": "report", "type": "python", "function": "reports.daily"}
 
 WORDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20).filter(
@@ -231,6 +232,9 @@ def test_a_function_is_a_dotted_name(function: object, ok: bool) -> None:
         ({**PYTHON, "command": "a"}, {"command": "belongs to jobs of type shell, this one is python"}),
         ({**PYTHON, "cwd": "/"}, {"cwd": "belongs to jobs of type shell, this one is python"}),
         ({**PYTHON, "env": {"A": "1"}}, {"env": "belongs to jobs of type shell, this one is python"}),
+        ({**HTTP, "env": {"A": "1"}}, {"env": "belongs to jobs of type shell, this one is http"}),
+        ({**SHELL, "request": {"url": "http://a"}}, {"request": "belongs to jobs of type http, this one is shell"}),
+        ({"name": "a", "type": "http"}, {"request": "is required for a job of type http"}),
     ],
 )
 def test_fields_that_are_needed_and_fields_of_another_type(fields: dict[str, Any], found: dict[str, str]) -> None:
@@ -260,7 +264,6 @@ def test_a_field_that_is_not_acted_on_yet_is_refused(name: str) -> None:
     [
         ({**PYTHON, "mode": "process"}, "mode"),
         ({**SHELL, "delivery": "transactional"}, "delivery"),
-        ({"name": "a", "type": "http"}, "type"),
     ],
 )
 def test_a_value_that_is_not_acted_on_yet_is_refused(fields: dict[str, Any], path: str) -> None:

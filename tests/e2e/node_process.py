@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,12 +50,12 @@ class NodeProcess:
 
 
 @contextmanager
-def running_node(directory: Path, *arguments: str) -> Iterator[NodeProcess]:
+def running_node(directory: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> Iterator[NodeProcess]:
     """``trisched run`` on a free port, with its data in ``directory``; killed at the end if it still lives."""
     directory.mkdir(parents=True, exist_ok=True)
     log = directory / "node.log"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TRISCHED_")}
-    environment["PYTHONPATH"] = str(ROOT)
+    environment |= {"PYTHONPATH": str(ROOT), **(variables or {})}
     command = [
         sys.executable,
         "-m",

@@ -47,6 +47,34 @@ async def test_a_body_that_is_no_json_object_is_refused(web: Browser, body: byte
     assert (await web.get("/api/jobs")).json["total"] == 0
 
 
+REQUESTS: list[tuple[dict[str, Any], str]] = [
+    ({"headers": {"X": "a\r\nX-Evil: 1"}}, "request.headers.X"),
+    ({"headers": {"a b": "1"}}, "request.headers.a b"),
+    ({"url": "https://example.com/\nX"}, "request.url"),
+    ({"url": "https://user:pw@example.com/"}, "request.url"),
+    ({"url": "file:///etc/passwd"}, "request.url"),
+    ({"url": "gopher://example.com/"}, "request.url"),
+    ({"url": "ftp://example.com/"}, "request.url"),
+    ({"url": "https://example.com/{{customer}}"}, "request.url"),
+    ({"headers": {"X": "${secret:a b}"}}, "request.headers.X"),
+    ({"method": "CONNECT"}, "request.method"),
+    ({"json": 1, "body": "1"}, "request.body"),
+    ({"json": {"a": "{{nope}}"}}, "request.json.a"),
+    ({"expect": "7xx"}, "request.expect"),
+    ({"retries": 3}, "request.retries"),
+]
+
+
+@pytest.mark.parametrize(("fields", "path"), REQUESTS, ids=repr)
+async def test_a_request_that_breaks_a_rule_is_refused_by_its_path(
+    web: Browser, fields: dict[str, Any], path: str
+) -> None:
+    request = {"url": "https://example.com/", **fields}
+    reply = await web.post("/api/jobs", {"name": "hook", "type": "http", "request": request})
+    assert (reply.status, reply.paths) == (422, [path])
+    assert (await web.get("/api/jobs")).json["total"] == 0
+
+
 SCHEDULES = [
     "61 * * * *", "* * *", "a b c d e", "", "@never", "0 0 31 2 *", "*/0 * * * *", "5-1 * * * *",
     "*/99999999999999999999 * * * *", "every 0s", "every -5m", "every 1x", "every 1e400s", "every 10y",

@@ -113,3 +113,29 @@ async def test_a_job_declared_in_code_is_changed_there_alone(web: Browser) -> No
 def test_the_document_names_exactly_the_fields_of_a_job() -> None:
     assert set(wire.JobFields.__struct_fields__) == set(FIELD_NAMES)
     assert set(FIELD_NAMES) <= set(wire.Job.__struct_fields__)
+
+
+async def test_an_http_job_is_shown_as_it_was_written(web_anywhere: Browser) -> None:
+    web = web_anywhere
+    request = {
+        "method": "PUT",
+        "url": "https://example.com/{{parameters.id}}",
+        "headers": {"Authorization": "Bearer ${secret:TOKEN}"},
+        "json": {"a": ["{{parameters.a}}", None, 1.5]},
+        "expect": ["2xx", 404],
+        "connect_timeout": 5,
+        "read_timeout": "2m",
+        "max_redirects": 0,
+        "max_response": 100,
+    }
+    made = await web.post("/api/jobs", {"name": "hook", "type": "http", "request": request})
+    assert made.status == 201
+    shown = {**request, "connect_timeout": 5.0, "read_timeout": 120.0}
+    assert made.json["request"] == shown
+    again = await web.send("PUT", "/api/jobs/hook", json=made.json)
+    assert (again.status, again.json["revision"]) == (200, 1)
+    patched = await web.send("PATCH", "/api/jobs/hook", json={"request": {"url": "https://example.com/"}})
+    assert (patched.json["request"]["method"], patched.json["request"]["headers"]) == ("GET", {})
+    assert (await web.get("/api/jobs?type=http")).json["total"] == 1
+    other = await web.post("/api/jobs", shell("plain"))
+    assert other.json["request"] is None

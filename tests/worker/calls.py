@@ -8,6 +8,7 @@ from typing import Any
 
 import trio
 
+from trisched.domain.request import parse_request
 from trisched.worker.context import Context
 from trisched.worker.executors import Call
 from trisched.worker.executors.function import bind
@@ -44,6 +45,9 @@ def make_call(
     env: Mapping[str, str] | None = None,
     kill_after: float = 10.0,
     slot_at: int | None = None,
+    request: Mapping[str, object] | None = None,
+    secrets: Mapping[str, str] | None = None,
+    results: Mapping[str, object] | None = None,
 ) -> Call:
     output = make_output()
     return Call(
@@ -63,6 +67,9 @@ def make_call(
         kill_after=kill_after,
         output=output,
         context=make_context(output, parameters=parameters or {}, slot_at=slot_at),
+        request=None if request is None else parse_request(request),
+        secrets=secrets or {},
+        results=results or {},
     )
 
 

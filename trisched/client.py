@@ -105,6 +105,22 @@ class Client:
         """A run of a stored job, now: ``{"run_id", "status", "created"}``."""
         return await self._object("POST", f"/api/jobs/{_segment(job)}/trigger", json=_given(options))
 
+    async def slots(self, job: str, **options: object) -> JsonObject:
+        """``{"slots": […], "next"}``: what became of the slots of ``job``; options: from, to, limit."""
+        return await self._object("GET", f"/api/jobs/{_segment(job)}/slots", params=options)
+
+    async def backfill(self, job: str, **options: object) -> JsonObject:
+        """Makes the missing slots of a range; options: from, to, dry_run, expect."""
+        return await self._object("POST", f"/api/jobs/{_segment(job)}/backfill", json=_given(options))
+
+    async def why(self, job: str, **options: object) -> JsonObject:
+        """Sentences on a slot of ``job``, or on how it stands."""
+        return await self._object("GET", f"/api/jobs/{_segment(job)}/why", params=options)
+
+    async def why_run(self, run_id: str) -> JsonObject:
+        """Sentences on how a run came to where it is."""
+        return await self._object("GET", f"/api/runs/{_segment(run_id)}/why")
+
     async def submit(self, job: str, parameters: Mapping[str, object] | None = None, **options: object) -> JsonObject:
         """A run with parameters of its own: ``{"run_id", "status", "created"}``."""
         request = {"job": job, "parameters": dict(parameters or {}), **_given(options)}

@@ -33,6 +33,7 @@ TABLES = {
     "rate_start",
     "run",
     "run_need",
+    "schedule_span",
 }
 INDEXES = {
     "job_due",

@@ -52,9 +52,20 @@ _SHOW_COLUMNS: Final[tuple[Column, ...]] = (
 )
 
 
+_SLOT_COLUMNS: Final[tuple[Column, ...]] = (
+    ("slot", field("slot")),
+    ("local", field("local")),
+    ("state", field("state")),
+    ("late", seconds("late")),
+    ("run", field("run_id")),
+    ("reason", field("reason")),
+)
+_BACKFILL_COLUMNS: Final[tuple[Column, ...]] = (("made", field("made")), ("runs", field("runs")))
+
+
 @click.group()
 def jobs() -> None:
-    """List, show, trigger, enable and disable jobs."""
+    """List, show, trigger, switch and backfill jobs; their slots."""
 
 
 @jobs.command("list")
@@ -136,6 +147,48 @@ def enable_job(connection: Connection, job: str) -> None:
 def disable_job(connection: Connection, job: str) -> None:
     """Stop a job from making runs; those that exist go on."""
     _say_switched(connection.ask(lambda client: client.disable(job)))
+
+
+@jobs.command("slots")
+@click.argument("job")
+@node_options
+@output_option
+@click.option("--from", "since", show_envvar=True, help="First moment. [default: 24 hours before --to]")
+@click.option("--to", "until", show_envvar=True, help="Last moment. [default: now]")
+@click.option("--limit", type=int, default=200, show_default=True, show_envvar=True, help="Most slots to list.")
+def list_slots(
+    connection: Connection, job: str, output: Output, since: str | None, until: str | None, limit: int
+) -> None:
+    """List slots of a job and what became of each."""
+    wanted: dict[str, object] = {"from": since, "to": until, "limit": limit}
+    answer = connection.ask(lambda client: client.slots(job, **wanted))
+    print_list(output, answer["slots"], _SLOT_COLUMNS, key="slot")
+    if answer["next"] is not None:
+        click.echo(f"more from {answer['next']}", err=True)
+
+
+@jobs.command("backfill")
+@click.argument("job")
+@node_options
+@output_option
+@click.option("--from", "since", required=True, show_envvar=True, help="First moment: 2027-01-01T00:00:00Z.")
+@click.option("--to", "until", required=True, show_envvar=True, help="The moment after the last.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def backfill_job(connection: Connection, job: str, output: Output, since: str, until: str, yes: bool) -> None:
+    """Make the slots of a range that never had a run."""
+    wanted: dict[str, object] = {"from": since, "to": until}
+    found = connection.ask(lambda client: client.backfill(job, dry_run=True, **wanted))
+    click.echo(
+        "{slots} slots: {existing} have a run, {skipped} were skipped, {forgotten} are too old to know, "
+        "{missing} are missing".format(**found),
+        err=True,
+    )
+    if not found["missing"]:
+        return
+    if not yes:
+        click.confirm(f"Make {found['missing']} runs?", abort=True, err=True)
+    done = connection.ask(lambda client: client.backfill(job, expect=found["missing"], **wanted))
+    print_object(output, {"id": "\n".join(done["runs"]), **done}, _BACKFILL_COLUMNS)
 
 
 def _say_switched(job: Mapping[str, object]) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 
 import trio
 
+from trisched.domain.run import KEEP_COMPLETED_US, KEEP_OTHERS_US
 from trisched.errors import StoreError
 from trisched.storage.database import Database, Tx
 from trisched.storage.tables import leader as leader_table
@@ -14,9 +15,6 @@ from trisched.storage.tables import run as run_table
 from trisched.storage.tables import run_history
 
 log = logging.getLogger(__name__)
-_DAY_US: Final = 86_400 * 1_000_000
-KEEP_COMPLETED_US: Final = 7 * _DAY_US
-KEEP_OTHERS_US: Final = 90 * _DAY_US
 _PERIOD: Final = 3600.0
 _BATCH: Final = 500
 #: Between two batches, so that a large clean-up does not hold up claims.

@@ -28,12 +28,13 @@ def preview(schedule: Schedule, after: int, count: int) -> list[Fire]:
     fires: list[Fire] = []
     slot = next_slot(schedule, after)
     while slot is not None and len(fires) < count:
-        fires.append(_fire(schedule, after, slot))
+        fires.append(fire(schedule, after, slot))
         after, slot = slot, next_slot(schedule, slot)
     return fires
 
 
-def _fire(schedule: Schedule, after: int, slot: int) -> Fire:
+def fire(schedule: Schedule, after: int, slot: int) -> Fire:
+    """``slot`` as a person reads it; ``after`` is the slot before it, or a moment between the two."""
     seconds, micro = divmod(slot, MICROSECONDS)
     local = local_time(schedule.timezone, seconds).replace(microsecond=micro)
     note = _note(schedule, after, slot)

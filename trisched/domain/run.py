@@ -26,6 +26,10 @@ class RunStatus(StrEnum):
 FINISHED: Final = frozenset({RunStatus.COMPLETED, RunStatus.DEAD, RunStatus.CANCELLED, RunStatus.SKIPPED})
 #: A run in one of these is waiting or working: overlap and trigger collapse look at them.
 ACTIVE: Final = frozenset({RunStatus.PENDING, RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.RETRYING})
+_DAY_US: Final = 86_400 * 1_000_000
+#: How long finished runs are kept: completed ones shorter than those that people look into.
+KEEP_COMPLETED_US: Final = 7 * _DAY_US
+KEEP_OTHERS_US: Final = 90 * _DAY_US
 #: Words a caller may filter by that stand for several statuses.
 STATUS_GROUPS: Final = {
     "failed": frozenset({RunStatus.RETRYING, RunStatus.DEAD}),

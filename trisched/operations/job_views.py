@@ -182,6 +182,15 @@ def _at(ordered: list[float], part: float) -> float | None:
     return ordered[min(int(len(ordered) * part), len(ordered) - 1)] if ordered else None
 
 
+async def durations(scope: Scope, job: str, limit: int) -> list[tuple[str, RunStatus, int, int]]:
+    """Id, status, start and end of the newest finished runs of the job, the earliest first."""
+
+    def work(tx: Tx) -> list[tuple[str, RunStatus, int, int]]:
+        return run_lookup.finished_of_job(tx, required_job(tx, job).id, limit)
+
+    return await scope.database.read(work)
+
+
 async def history(scope: Scope, job: str) -> list[Execution]:
     """The last 50 executions of the job, the latest first."""
 

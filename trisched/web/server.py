@@ -12,7 +12,7 @@ from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException
 
 from trisched.operations.scope import Scope
-from trisched.web import jobs, openapi, problem, query, runs, schedules, system
+from trisched.web import jobs, openapi, problem, query, runs, schedules, slots, system
 from trisched.web.asgi import Segment, wrapped
 from trisched.web.body import BATCH_LIMIT, read_object
 from trisched.web.guard import SAFE_METHODS, Guard, add_security
@@ -20,7 +20,7 @@ from trisched.web.route import Answer, Call, Route, Routes, ServerInfo
 
 __all__ = ["ServerInfo", "build"]
 
-PARTS: Final = (jobs.ROUTES, runs.ROUTES, schedules.ROUTES, system.ROUTES)
+PARTS: Final = (jobs.ROUTES, slots.ROUTES, runs.ROUTES, schedules.ROUTES, system.ROUTES)
 _JSON: Final = "application/json"
 _IN_PATH: Final = re.compile(r"\{(\w+)\}")
 

@@ -21,11 +21,6 @@ ALTER TABLE run ADD COLUMN fingerprint TEXT;
 -- How far the attempt under way is, as JSON.
 ALTER TABLE run ADD COLUMN progress TEXT;
 
--- Since when the job has the schedule that it has: slots before that are known by their runs alone.
-ALTER TABLE job ADD COLUMN schedule_since BIGINT;
-
-UPDATE job SET schedule_since = updated_at WHERE schedule_kind <> 'none';
-
 DROP INDEX run_waiting;
 
 CREATE INDEX run_waiting ON run (job_id, slot_at) WHERE status = 'pending' AND waits = 'overlap';
@@ -65,4 +60,13 @@ CREATE TABLE rate_start (
     token BIGINT NOT NULL,
     started INTEGER NOT NULL,
     PRIMARY KEY (job_id, limit_group, at, run_id, token)
+);
+
+-- Which schedule a job had when; a job that is switched off has none.
+CREATE TABLE schedule_span (
+    job_id TEXT NOT NULL,
+    since BIGINT NOT NULL,
+    until BIGINT,
+    schedule TEXT NOT NULL,
+    PRIMARY KEY (job_id, since)
 )

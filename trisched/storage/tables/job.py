@@ -15,7 +15,7 @@ from trisched.domain.schedule import jitter_us, next_slot
 from trisched.errors import Conflict, Invalid, Stale, TrischedError
 from trisched.storage.database import Duplicate, Row, Tx
 from trisched.storage.statements import Statement, load
-from trisched.storage.tables import dependency
+from trisched.storage.tables import dependency, schedule_span
 from trisched.storage.wakeup import DUE, JOBS
 
 SQL: Final = load("job")
@@ -121,6 +121,7 @@ def add(tx: Tx, jobs: Mapping[str, JobSpec], origin: str, now: int) -> None:
     except Duplicate:
         names = ", ".join(repr(spec.name) for spec in jobs.values())
         raise Conflict(f"there is a job named {names} already") from None
+    schedule_span.open_spans(tx, jobs.items(), now)
     _add_parts(tx, jobs)
 
 
@@ -134,6 +135,7 @@ def change(tx: Tx, job: Job, spec: JobSpec, slot_at: int | None, now: int) -> No
         raise Conflict(f"there is a job named {spec.name!r} already") from None
     if not changed:
         raise Stale(f"the job {job.spec.name!r} was changed by someone else; read it again")
+    schedule_span.change(tx, job.id, job.spec, spec, now)
     dependency.clear(tx, job.id)
     tx.count(SQL.clear_tags, job_id=job.id)
     _add_parts(tx, {job.id: spec})
@@ -163,6 +165,7 @@ def queues(tx: Tx) -> list[tuple[str, int | None]]:
 def remove(tx: Tx, job_id: str) -> bool:
     """Takes the job out of sight; its runs and their history stay."""
     gone = tx.count(SQL.remove, id=job_id) > 0
+    tx.count(schedule_span.SQL.close_now, job_id=job_id)
     dependency.clear(tx, job_id)
     tx.count(SQL.clear_tags, job_id=job_id)
     tx.wake(JOBS)

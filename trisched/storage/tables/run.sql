@@ -192,3 +192,19 @@ SELECT status, count(*) FROM run WHERE id >= :oldest AND finished_at >= :since G
 
 -- unfinished --
 SELECT queue, status, count(*) FROM run WHERE finished_at IS NULL GROUP BY queue, status
+
+-- of_slots --
+-- The runs of a job's slots in a range; ``first start`` is that of the earliest attempt that is known.
+SELECT id, slot_at, status, reason, origin, coalesce(
+    (SELECT min(attempt.started_at) FROM attempt WHERE attempt.run_id = run.id), run.started_at)
+FROM run WHERE job_id = :job_id AND slot_at IS NOT NULL AND slot_at >= :first AND slot_at <= :last
+ORDER BY slot_at LIMIT :most
+
+-- taken_slots --
+SELECT slot_at, status FROM run
+WHERE job_id = :job_id AND slot_at IS NOT NULL AND slot_at >= :first AND slot_at <= :last
+
+-- finished_of_job --
+SELECT id, status, started_at, finished_at FROM run
+WHERE job_id = :job_id AND finished_at IS NOT NULL AND started_at IS NOT NULL
+ORDER BY id DESC LIMIT :most

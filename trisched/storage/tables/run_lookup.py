@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import attrs
 
+from trisched.domain.ledger import SlotRun
 from trisched.domain.run import Run, RunStatus
 from trisched.storage.database import Tx
 from trisched.storage.tables.run import COLUMNS, SQL, from_row
@@ -64,6 +65,12 @@ def recent_of_job(tx: Tx, job_id: str, most: int) -> list[tuple[RunStatus, int |
     return [(RunStatus(row[1]), row[2], row[3]) for row in tx.rows(_RECENT, job_id=job_id, most=most)]
 
 
+def finished_of_job(tx: Tx, job_id: str, most: int) -> list[tuple[str, RunStatus, int, int]]:
+    """Id, status, start and end of the newest runs of a job that began and are over, the earliest first."""
+    rows = tx.rows(SQL.finished_of_job, job_id=job_id, most=most)
+    return [(row[0], RunStatus(row[1]), row[2], row[3]) for row in reversed(rows)]
+
+
 def finished_since(tx: Tx, since: int, oldest_id: str) -> dict[RunStatus, int]:
     """How many runs of ``oldest_id`` or later were over after ``since``, by status."""
     return {RunStatus(row[0]): row[1] for row in tx.rows(SQL.finished_since, since=since, oldest=oldest_id)}
@@ -77,3 +84,18 @@ def unfinished(tx: Tx) -> dict[tuple[str, RunStatus], int]:
 def claimed_counts(tx: Tx) -> dict[str, int]:
     """How many runs each incarnation of a node holds."""
     return dict(tx.rows(SQL.count_claimed))
+
+
+def of_slots(tx: Tx, job_id: str, first: int, last: int, most: int) -> list[SlotRun]:
+    """The runs that slots of the job within the range have made, in slot order."""
+    rows = tx.rows(SQL.of_slots, job_id=job_id, first=first, last=last, most=most)
+    return [
+        SlotRun(id=row[0], slot_at=row[1], status=RunStatus(row[2]), reason=row[3], origin=row[4], started_at=row[5])
+        for row in rows
+    ]
+
+
+def taken_slots(tx: Tx, job_id: str, first: int, last: int) -> dict[int, RunStatus]:
+    """The slots of the job within the range that have a run, and how each stands."""
+    rows = tx.rows(SQL.taken_slots, job_id=job_id, first=first, last=last)
+    return {row[0]: RunStatus(row[1]) for row in rows}

@@ -15,9 +15,10 @@ from trisched.domain.backoff import delay
 from trisched.domain.duration import format_duration
 from trisched.domain.job import JobSpec
 from trisched.domain.lifecycle import Ending, Move, after_failure
+from trisched.domain.progress import Progress, to_json
 from trisched.domain.run import Attempt, Outcome
-from trisched.storage.tables.attempt import Chunk
-from trisched.storage.tables.run import Claimed
+from trisched.storage.tables.attempt import LATEST, Chunk
+from trisched.storage.tables.run import Claimed, Report
 from trisched.worker.executors import Call, Ended, Failure
 from trisched.worker.executors.failure import ending as ending_of
 from trisched.worker.output import Line, OutputBuffer
@@ -46,6 +47,8 @@ class Live:
     claimed_at: float
     began_at: float = 0.0
     chunks: int = 0
+    #: The progress that was last handed to the database.
+    told: Progress | None = None
     stopped: Stop | None = None
 
     def stop(self, why: Stop) -> None:
@@ -60,8 +63,24 @@ class Live:
     def chunk(self, lines: Sequence[Line]) -> Chunk:
         """New lines as the next piece of output to store."""
         number, self.chunks = self.chunks, self.chunks + 1
-        encoded = msgspec.json.encode([(line.number, line.at, line.stream, line.text) for line in lines])
-        return Chunk(self.run.id, self.run.token, number, encoded.decode())
+        return Chunk(self.run.id, self.run.token, number, _encoded(lines))
+
+    def latest(self, lines: Sequence[Line]) -> Chunk:
+        """The last lines of what is too long to be stored as it comes."""
+        return Chunk(self.run.id, self.run.token, LATEST, _encoded(lines))
+
+    def report(self, *, last: bool = False) -> Report | None:
+        """How far the attempt is, if that is news; the last word is said in any case."""
+        progress = self.output.progress
+        if progress is None or (progress is self.told and not last):
+            return None
+        self.told = progress
+        text = to_json(progress, self.run.token, self.database_time(trio.current_time()))
+        return Report(self.run.id, self.run.claim_id, text)
+
+
+def _encoded(lines: Sequence[Line]) -> str:
+    return msgspec.json.encode([(line.number, line.at, line.stream, line.text) for line in lines]).decode()
 
 
 def timeout_of(run: Claimed, spec: JobSpec) -> float:

@@ -209,7 +209,9 @@ class Worker:
         del self._live[live.run.id]
         lines = live.output.close()
         chunks = [live.chunk(lines)] if lines else []
-        self._recorder.put(Finished(live.plan.job.spec.name, ending, history, chunks, live.plan.frees_others))
+        self._recorder.put(
+            Finished(live.plan.job.spec.name, ending, history, chunks, live.plan.frees_others, live.report(last=True))
+        )
 
     def _call(self, live: Live) -> Call:
         run, plan = live.run, live.plan

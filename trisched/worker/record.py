@@ -34,6 +34,7 @@ class Finished:
     attempt: Attempt
     output: list[attempt_table.Chunk]
     frees_others: bool
+    progress: run_table.Report | None = None
 
 
 class Recorder:
@@ -104,6 +105,10 @@ def _tell(batch: Sequence[Finished]) -> None:
 
 def record(tx: Tx, batch: Sequence[Finished]) -> None:
     """One transaction: the runs, their attempts, their last output."""
+    reports = [finished.progress for finished in batch if finished.progress is not None]
+    if reports:
+        # Before the claim ends: only who holds it may say how far it came.
+        run_table.report(tx, reports)
     completions = [finished.ending for finished in batch if finished.ending.move is Move.COMPLETE]
     effective = run_table.complete(tx, completions) if completions else set()
     for finished in batch:

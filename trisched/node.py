@@ -37,9 +37,11 @@ from trisched.storage.sqlite import SqliteDatabase
 from trisched.storage.tables.node import Registration
 from trisched.version import __version__
 from trisched.web.listen import address, listen
+from trisched.worker.descriptors import raise_limit
 from trisched.worker.executors import Executor
 from trisched.worker.executors.function import AsyncFunction, ThreadFunction
 from trisched.worker.executors.shell import Shell
+from trisched.worker.executors.spawn import Spawner
 from trisched.worker.guardian import Guardian
 from trisched.worker.loop import Worker, WorkerSettings
 from trisched.worker.plan import Plans
@@ -226,10 +228,13 @@ class Node:
         settings = self._settings
         threads = trio.CapacityLimiter(settings.concurrency)
         assert self._guardian is not None
+        descriptors = raise_limit()
+        if shortage := descriptors.shortage(settings.concurrency):
+            log.warning(shortage)
         executors: dict[str, Executor] = {
             "async": AsyncFunction(),
             "thread": ThreadFunction(threads),
-            "shell": Shell(self._guardian),
+            "shell": Shell(self._guardian, spawner=Spawner(descriptors)),
         }
         database = self._scope.database
         plans = Plans(JobCache(database), self._tasks, executors, frozenset(settings.tags))

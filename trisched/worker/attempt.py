@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -49,12 +50,24 @@ class Live:
     chunks: int = 0
     #: The progress that was last handed to the database.
     told: Progress | None = None
+    waiting: bool = False
     stopped: Stop | None = None
 
     def stop(self, why: Stop) -> None:
         """Cancels the attempt; the first reason counts."""
         self.stopped = self.stopped or why
         self.scope.cancel()
+
+    def waits(self) -> None:
+        """It stands in line for a place: nothing of it has begun, and its time does not count."""
+        self.waiting = True
+        self.scope.deadline = math.inf
+
+    def begins(self) -> None:
+        """It has its place: its time counts from now."""
+        self.waiting = False
+        self.began_at = trio.current_time()
+        self.scope.deadline = self.began_at + timeout_of(self.run, self.plan.job.spec)
 
     def database_time(self, at: float) -> int:
         """Trio's time ``at`` by the database's clock, counted from the claim."""
@@ -149,7 +162,7 @@ def _stopped(live: Live, why: Stop) -> tuple[Ending, None]:
         Stop.RELEASE: (Move.RELEASE, Outcome.RELEASED),
         Stop.FENCE: (Move.RELEASE, Outcome.LOST),
     }[why]
-    if move is Move.RELEASE and live.plan.job.spec.delivery == "hold":
+    if move is Move.RELEASE and live.plan.job.spec.delivery == "hold" and not live.waiting:
         # It had begun, and it must never begin twice: a person decides.
         move = Move.HOLD
     return Ending(

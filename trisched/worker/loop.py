@@ -225,5 +225,5 @@ class Worker:
         )  # fmt: skip
         return Call(
             run.id, spec.name, run.attempt, run.token, run.claim_id, node_id, run.slot_at, key, parameters,
-            plan.function, spec.command, spec.cwd, spec.env, spec.kill_after, live.output, context,
+            plan.function, spec.command, spec.cwd, spec.env, spec.kill_after, live.output, context, live,
         )  # fmt: skip

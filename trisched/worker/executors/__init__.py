@@ -14,6 +14,16 @@ if TYPE_CHECKING:
     from trisched.worker.executors.function import BoundFunction
 
 
+class Turn(Protocol):
+    """How an executor whose places are few says when a call really starts: the time-out counts from there."""
+
+    def waits(self) -> None:
+        """The call stands in line; nothing of it has begun."""
+
+    def begins(self) -> None:
+        """The call starts now."""
+
+
 @attrs.define
 class Call:
     """Everything that one execution needs."""
@@ -36,6 +46,7 @@ class Call:
     kill_after: float
     output: OutputBuffer
     context: Context
+    turn: Turn | None = None
 
 
 @attrs.frozen

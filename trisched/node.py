@@ -247,6 +247,7 @@ class Node:
                 queues=settings.queues,
                 concurrency=settings.concurrency,
                 drain_timeout=settings.drain_timeout,
+                alone=self._only_one,
             ),
             ids=self._scope.ids,
             clock=self._clock,

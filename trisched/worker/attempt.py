@@ -19,7 +19,8 @@ from trisched.domain.lifecycle import Ending, Move, after_failure
 from trisched.domain.progress import Progress, to_json
 from trisched.domain.run import Attempt, Outcome
 from trisched.storage.tables.attempt import LATEST, Chunk
-from trisched.storage.tables.run import Claimed, Report
+from trisched.storage.tables.run import Claimed
+from trisched.storage.tables.run_progress import Report
 from trisched.worker.executors import Call, Ended, Failure
 from trisched.worker.executors.failure import ending as ending_of
 from trisched.worker.output import Line, OutputBuffer

@@ -21,6 +21,7 @@ from trisched.worker.attempt import Live, Stop
 from trisched.worker.claims import Claims
 from trisched.worker.context import Context
 from trisched.worker.executors import Call
+from trisched.worker.leftovers import Holder, Leftovers
 from trisched.worker.output import OutputBuffer
 from trisched.worker.plan import Plans
 from trisched.worker.record import Finished, Recorder
@@ -46,6 +47,8 @@ class WorkerSettings:
     queues: tuple[str, ...] = ()
     concurrency: int = 100
     drain_timeout: float = 30.0
+    #: No other node of this database can be alive.
+    alone: bool = False
 
 
 class Worker:
@@ -76,6 +79,8 @@ class Worker:
             queues=settings.queues,
         )
         self._live: dict[str, Live] = {}
+        holder = Holder(settings.node_id, settings.incarnation, settings.alone)
+        self._leftovers = Leftovers(database, holder, self._live)
         self._watch = Watch(database, self._live, settings.incarnation)
         self._in_flight = 0
         self._freed = trio.Event()
@@ -106,6 +111,7 @@ class Worker:
             services.start_soon(self._recorder.run)
             services.start_soon(self._watch.flush_regularly)
             services.start_soon(self._watch.stop_cancelled)
+            await services.start(self._leftovers.run)
             with self._database.wakeups.listening(self._on_topic):
                 task_status.started()
                 async with trio.open_nursery() as nursery:

@@ -13,8 +13,9 @@ from trisched.errors import StoreError
 from trisched.storage.database import Database
 from trisched.storage.tables import attempt as attempt_table
 from trisched.storage.tables import run as run_table
+from trisched.storage.tables import run_progress
 from trisched.storage.tables.attempt import Chunk
-from trisched.storage.tables.run import Report
+from trisched.storage.tables.run_progress import Report
 from trisched.storage.wakeup import CANCEL, EVERYTHING
 from trisched.worker.attempt import Live, Stop
 
@@ -81,7 +82,7 @@ class Watch:
             self._latest = {run_id: chunk for run_id, chunk in self._latest.items() if run_id not in latest}
         while self._reports:
             reports = dict(list(self._reports.items())[:_BATCH])
-            await self._database.write(partial(run_table.report, reports=list(reports.values())))
+            await self._database.write(partial(run_progress.report, reports=list(reports.values())))
             self._reports = {run_id: report for run_id, report in self._reports.items() if run_id not in reports}
 
     async def stop_cancelled(self) -> None:

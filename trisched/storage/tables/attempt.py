@@ -55,6 +55,11 @@ def of_runs(tx: Tx, run_ids: list[str]) -> list[Attempt]:
     return [_from_row(row) for row in tx.rows(_OF_RUNS, ids=run_ids)]
 
 
+def claims_of(tx: Tx, run_ids: list[str]) -> list[tuple[str, str]]:
+    """The claims of these runs whose attempts ended, as run and claim."""
+    return [(row[0], row[1]) for row in tx.rows(SQL.claims_of, ids=run_ids)]
+
+
 def _from_row(row: Row) -> Attempt:
     values = dict(zip(COLUMNS, row, strict=True))
     values["outcome"], values["effective"] = Outcome(values["outcome"]), bool(values["effective"])

@@ -171,20 +171,6 @@ def cancels_of(tx: Tx, incarnation: str) -> list[str]:
     return [row[0] for row in tx.rows(SQL.cancels_of, incarnation=incarnation)]
 
 
-@attrs.frozen
-class Report:
-    """How far the attempt that holds a run is, as JSON text."""
-
-    id: str
-    claim_id: str
-    progress: str
-
-
-def report(tx: Tx, reports: Sequence[Report]) -> None:
-    """Stores how far attempts are, as long as they hold their runs."""
-    tx.many(SQL.report, [attrs.asdict(each) for each in sorted(reports, key=lambda each: each.id)])
-
-
 def complete(tx: Tx, endings: Sequence[Ending]) -> set[str]:
     """Completes the runs that are still held by the attempts that did them; answers their ids."""
     by_token: dict[int, list[Ending]] = {}

@@ -154,6 +154,9 @@ FROM run JOIN job ON job.id = run.job_id
 WHERE run.incarnation = :incarnation AND run.claim_id IS NOT NULL
 ORDER BY run.id LIMIT :most
 
+-- claims_of --
+SELECT id, claim_id, node_id, incarnation FROM run WHERE id {in:ids} AND coalesce(claim_id, '') <> ''
+
 -- count_claimed --
 SELECT incarnation, count(*) FROM run WHERE claim_id IS NOT NULL GROUP BY incarnation
 

@@ -77,3 +77,8 @@ def unfinished(tx: Tx) -> dict[tuple[str, RunStatus], int]:
 def claimed_counts(tx: Tx) -> dict[str, int]:
     """How many runs each incarnation of a node holds."""
     return dict(tx.rows(SQL.count_claimed))
+
+
+def claims_of(tx: Tx, run_ids: list[str]) -> list[tuple[str, str, str, str]]:
+    """Who holds these runs, those that somebody holds: run, claim, node and incarnation."""
+    return [(row[0], row[1], row[2], row[3]) for row in tx.rows(SQL.claims_of, ids=run_ids)]

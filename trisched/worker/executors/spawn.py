@@ -23,6 +23,8 @@ _PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 #: A command that cannot be started for so long has failed.
 PATIENCE: Final = 60.0
 _QUIET: Final = 10.0
+#: Commands that are started at the same moment; more of them do not start sooner.
+_STARTING: Final = 8
 
 
 class Spawner:
@@ -31,6 +33,8 @@ class Spawner:
     def __init__(self, descriptors: Descriptors | None = None, *, patience: float = PATIENCE) -> None:
         self._descriptors, self._patience = descriptors, patience
         self._places = None if descriptors is None else trio.CapacityLimiter(descriptors.commands)
+        # Pipes are opened before a thread is free to start the command: those that wait must have none.
+        self._starting = trio.CapacityLimiter(_STARTING)
         self._complained_at = float("-inf")
 
     @asynccontextmanager
@@ -59,7 +63,8 @@ class Spawner:
         give_up = trio.current_time() + self._patience
         for tries in itertools.count():
             try:
-                process = await _open(arguments, cwd, env)
+                async with self._starting:
+                    process = await _open(arguments, cwd, env)
             except OSError as error:
                 if error.errno not in _SHORT_OF or trio.current_time() >= give_up:
                     raise

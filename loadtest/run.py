@@ -7,7 +7,10 @@ import subprocess
 import sys
 from typing import Final
 
-BENCHES: Final = ("drain", "latency", "idle", "same_second", "same_second_10k", "sleepers", "claim_cost")
+BENCHES: Final = (
+    "drain", "latency", "idle", "same_second", "same_second_10k", "sleepers", "claim_cost",
+    "shell_rate", "shell_many", "output_flood",
+)  # fmt: skip
 DATABASES: Final = ("sqlite", "postgres")
 #: Names that stand for a module with other sizes.
 _VARIANTS: Final = {"same_second_10k": ("same_second", "--schedules", "10000")}

@@ -139,9 +139,11 @@ class Client:
         """One run with its attempts."""
         return await self._object("GET", f"/api/runs/{_segment(run_id)}")
 
-    async def output(self, run_id: str, *, attempt: int | None = None, after: int | None = None) -> JsonObject:
+    async def output(
+        self, run_id: str, *, attempt: int | None = None, token: int | None = None, after: int | None = None
+    ) -> JsonObject:
         """Lines of output with number, time and stream; ``after`` leaves out the lines up to that number."""
-        filters = {"attempt": attempt, "after": after}
+        filters = {"attempt": attempt, "token": token, "after": after}
         return await self._object("GET", f"/api/runs/{_segment(run_id)}/output", params=filters)
 
     async def cancel(self, run_id: str) -> JsonObject:

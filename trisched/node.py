@@ -37,10 +37,12 @@ from trisched.storage.sqlite import SqliteDatabase
 from trisched.storage.tables.node import Registration
 from trisched.version import __version__
 from trisched.web.listen import address, listen
+from trisched.worker.descriptors import raise_limit
 from trisched.worker.executors import Executor
 from trisched.worker.executors.function import AsyncFunction, ThreadFunction
 from trisched.worker.executors.http import Http
 from trisched.worker.executors.shell import Shell
+from trisched.worker.executors.spawn import Spawner
 from trisched.worker.guardian import Guardian
 from trisched.worker.loop import Worker, WorkerSettings
 from trisched.worker.plan import Plans
@@ -230,10 +232,13 @@ class Node:
         settings = self._settings
         threads = trio.CapacityLimiter(settings.concurrency)
         assert self._guardian is not None
+        descriptors = raise_limit()
+        if shortage := descriptors.shortage(settings.concurrency):
+            log.warning(shortage)
         executors: dict[str, Executor] = {
             "async": AsyncFunction(),
             "thread": ThreadFunction(threads),
-            "shell": Shell(self._guardian),
+            "shell": Shell(self._guardian, spawner=Spawner(descriptors)),
             "http": self._http,
         }
         database = self._scope.database
@@ -248,6 +253,7 @@ class Node:
                 concurrency=settings.concurrency,
                 drain_timeout=settings.drain_timeout,
                 secrets=Secrets(os.environ, settings.secrets_dir),
+                alone=self._only_one,
             ),
             ids=self._scope.ids,
             clock=self._clock,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.worker.calls import make_context, make_output, texts
+from trisched.domain.progress import Progress
 from trisched.errors import TrischedError
-from trisched.worker.output import Progress
 
 
 def test_the_slot_is_an_instant_in_utc() -> None:

@@ -132,6 +132,59 @@ async def test_leaving_the_block_reaps_the_guardian() -> None:
     assert guardian.pid is None
 
 
+@asynccontextmanager
+async def escaped(claim: str, run: str) -> AsyncIterator[int]:
+    """A process in a session of its own, with the mark of an attempt in its environment."""
+    environment = {**os.environ, "TRISCHED_CLAIM_ID": claim, "TRISCHED_RUN_ID": run}
+    process = await trio.lowlevel.open_process(["/bin/sleep", "300"], start_new_session=True, env=environment)
+    try:
+        yield process.pid
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def test_what_left_the_group_of_an_attempt_that_is_over_is_killed() -> None:
+    async with (
+        Guardian.open() as guardian,
+        escaped("claim-a", "run-1") as over,
+        escaped("claim-a", "run-2") as under_way,
+        escaped("claim-b", "run-1") as unknown,
+    ):
+        guardian.begin("claim-a", "run-1")
+        guardian.begin("claim-a", "run-2")
+        guardian.end("claim-a", "run-1")
+        await wait_until(lambda: state_of(over) in ("Z", None))
+        assert state_of(under_way) == "S"
+        assert state_of(unknown) == "S"
+
+
+async def test_what_left_its_group_dies_with_the_node_and_at_the_deadline() -> None:
+    async with escaped("claim-a", "run-1") as at_the_deadline, escaped("claim-a", "run-2") as with_the_node:
+        async with Guardian.open() as guardian:
+            guardian.begin("claim-a", "run-1")
+            guardian.renew(boottime() - 1)
+            await wait_until(lambda: state_of(at_the_deadline) in ("Z", None))
+            guardian.renew(boottime() + 600)
+            guardian.begin("claim-a", "run-2")
+            await trio.sleep(0.1)
+            assert state_of(with_the_node) == "S"
+        await wait_until(lambda: state_of(with_the_node) in ("Z", None))
+
+
+async def test_a_new_guardian_knows_the_marks_of_the_lost_one() -> None:
+    async with escaped("claim-a", "run-1") as left:
+        async with Guardian.open() as guardian:
+            old = guardian.pid
+            assert old is not None
+            guardian.begin("claim-a", "run-1")
+            os.kill(old, signal.SIGKILL)
+            await wait_until(lambda: guardian.pid not in (None, old))
+            await trio.sleep(0.1)
+            assert state_of(left) == "S"
+        await wait_until(lambda: state_of(left) in ("Z", None))
+
+
 def resident_kib(pid: int | None) -> int:
     return int(Path(f"/proc/{pid}/status").read_text().split("VmRSS:")[1].split()[0])
 
@@ -166,7 +219,7 @@ async def test_a_lost_guardian_is_replaced_and_knows_all_groups(number: signal.S
             os.kill(old, number)
             if number == signal.SIGSTOP:
                 # Nobody reads: the pipe fills until the next line does not fit.
-                for _ in range(20_000):
+                for _ in range(60_000):
                     guardian.forget(999_999)
                 # It wakes up again: it must not take the end of its pipe for the end of the node.
                 os.kill(old, signal.SIGCONT)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 import tracemalloc
 
+import attrs
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.worker.calls import NOW, make_output, texts
+from trisched.domain.progress import Progress
 from trisched.worker.lines import Stream, size_text
-from trisched.worker.output import Line, OutputBuffer, Progress
+from trisched.worker.output import Line, OutputBuffer
 
 
 def printed(*pieces: bytes, stream: Stream = "stdout", limit: int = 1 << 20) -> list[str]:
@@ -94,7 +97,7 @@ def test_a_cut_through_a_character_shows_no_broken_character() -> None:
 
 
 def test_head_and_tail_are_kept_and_the_middle_is_counted() -> None:
-    output = make_output(limit=4096)
+    output = make_output(limit=8192)
     for number in range(1, 1001):
         output.write("stdout", b"line %d\n" % number)
     lines = output.close()
@@ -110,7 +113,7 @@ def test_head_and_tail_are_kept_and_the_middle_is_counted() -> None:
 
 
 def test_output_that_fits_has_no_mark() -> None:
-    output = make_output(limit=4096)
+    output = make_output(limit=8192)
     for number in range(1, 121):
         output.write("stdout", b"line %d\n" % number)
     lines = output.close()
@@ -129,14 +132,14 @@ def test_output_that_fits_has_no_mark() -> None:
     st.booleans(),
 )
 def test_whatever_is_printed_stays_within_the_limit(writes: list[tuple[Stream, bytes]], taking: bool) -> None:
-    limit = 2048
+    limit = 4096
     output, lines = make_output(limit), []
     for stream, data in writes:
         output.write(stream, data)
         if taking:
             lines += output.take()
     lines += output.close()
-    assert sum(len(line.text.encode()) for line in lines) <= limit
+    assert len(msgspec.json.encode([attrs.astuple(line) for line in lines])) <= limit
     numbers = [line.number for line in lines]
     assert numbers == sorted(set(numbers))
     assert sum(line.stream == "mark" for line in lines) <= 1
@@ -166,6 +169,58 @@ def test_a_gigabyte_needs_little_memory_even_if_nobody_takes_lines() -> None:
     assert peak < 16 << 20
     assert sum(len(line.text) + 1 for line in lines) <= 1 << 20
     assert "1.0 GiB" in next(line.text for line in lines if line.stream == "mark")
+
+
+def number_lines(output: OutputBuffer, first: int, last: int) -> None:
+    for number in range(first, last + 1):
+        output.write("stdout", b"line %d\n" % number)
+
+
+def test_the_latest_lines_are_shown_while_the_tail_waits_for_the_end() -> None:
+    output = make_output(limit=8192)
+    number_lines(output, 1, 40)
+    assert output.latest() == []
+    number_lines(output, 41, 1000)
+    shown = output.latest()
+    assert shown[0].stream == "mark"
+    assert shown[-1] == Line(1000, NOW, "stdout", "line 1000")
+    assert all(line.text == f"line {line.number}" for line in shown[1:])
+    assert len({line.number for line in shown}) == len(shown)
+    assert output.latest() == []
+    output.write("stdout", b"::progress 1/2\nline 1002\nunfinished")
+    assert output.latest()[-1] == Line(1002, NOW, "stdout", "line 1002")
+    # The numbers that were shown are those of the end: who follows by number sees no line twice.
+    output.write("stdout", b" line\n")
+    assert output.close()[-2:] == [
+        Line(1002, NOW, "stdout", "line 1002"),
+        Line(1003, NOW, "stdout", "unfinished line"),
+    ]
+
+
+def test_the_latest_lines_of_two_streams_are_told_apart() -> None:
+    output = make_output(limit=8192)
+    number_lines(output, 1, 500)
+    for number in range(501, 600, 2):
+        output.write("stdout", b"line %d\nli" % number)
+        output.write("stderr", b"line %d\n" % (number + 1))
+        output.write("stdout", b"\rli\r")
+    shown = output.latest()[1:]
+    assert {line.stream for line in shown} == {"stdout", "stderr"}
+    assert all(line.text == f"line {line.number}" for line in shown)
+    assert shown[-1].number == 600
+
+
+@pytest.mark.parametrize("text", [b"y", b"\x1b[31mred\x1b[0m" * 5, b"\xff" * 500, "ü".encode() * 300, b"\x01" * 70_000])
+def test_what_is_stored_as_json_stays_within_a_mebibyte(text: bytes) -> None:
+    output, stored, shown = make_output(), 0, 0
+    for _ in range(max(100, (8 << 20) // (len(text) + 1))):
+        output.write("stdout", text + b"\n")
+        if lines := output.take():
+            stored += len(msgspec.json.encode([attrs.astuple(line) for line in lines]))
+    shown = len(msgspec.json.encode([attrs.astuple(line) for line in output.latest()]))
+    stored += len(msgspec.json.encode([attrs.astuple(line) for line in output.close()]))
+    assert stored + shown <= 1 << 20
+    assert stored > 1 << 19
 
 
 @pytest.mark.parametrize(

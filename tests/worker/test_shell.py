@@ -15,10 +15,10 @@ import pytest
 import trio
 
 from tests.worker.calls import NOW, living, make_call, texts, wait_until
+from trisched.domain.progress import Progress
 from trisched.worker.executors import Call, Ended, Failure
 from trisched.worker.executors.shell import Shell
 from trisched.worker.guardian import Guardian
-from trisched.worker.output import Progress
 
 
 class Watched(Guardian):

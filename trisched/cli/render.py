@@ -103,6 +103,15 @@ def schedule_text(job: Item) -> str | None:
     return rule if zone == "UTC" else f"{rule} {zone}"
 
 
+def progress_text(progress: Item) -> str:
+    """How far a run is, in one line: ``64/100 (64%) loading``."""
+    done, total = progress["done"], progress.get("total")
+    parts = [f"{done:g}" if total is None else f"{done:g}/{total:g}"]
+    if total:
+        parts.append(f"({done / total:.0%})")
+    return _plain(" ".join([*parts, progress.get("text") or ""]).strip())
+
+
 def print_rows(titles: Sequence[str] | None, rows: Iterable[Sequence[object]]) -> None:
     """A table as wide as its content; without titles, two columns of names and values."""
     console = Console(highlight=False)

@@ -18,6 +18,7 @@ from trisched.cli.render import (
     print_list,
     print_object,
     print_rows,
+    progress_text,
     seconds,
 )
 from trisched.cli.words import STATUS_WORDS
@@ -50,6 +51,7 @@ _SHOW_COLUMNS: Final[tuple[Column, ...]] = (
     ("finished", field("finished_at")),
     ("duration", seconds("duration")),
     ("worker", field("worker")),
+    ("progress", lambda run: None if run.get("progress") is None else progress_text(run["progress"])),
     ("result", field("result")),
 )
 _ATTEMPT_COLUMNS: Final[tuple[Column, ...]] = (

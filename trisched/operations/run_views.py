@@ -100,13 +100,21 @@ async def get(scope: Scope, run_id: str, *, with_output: bool = False) -> RunDet
     return await scope.database.read(work)
 
 
-async def output(scope: Scope, run_id: str, *, attempt: int | None = None, after: int = 0) -> list[OutputLine]:
-    """The lines of one attempt (the latest, unless told) whose numbers are beyond ``after``."""
+async def output(
+    scope: Scope, run_id: str, *, attempt: int | None = None, token: int | None = None, after: int = 0
+) -> list[OutputLine]:
+    """The lines of one attempt (the latest, unless told) whose numbers are beyond ``after``.
+
+    A token names an attempt exactly; a number may stand for two when the first was released.
+    """
 
     def work(tx: Tx) -> list[OutputLine]:
         run = required_run(tx, run_id)
-        token = run.token if attempt is None else _token_of(tx, run, attempt)
-        return [line for line in _lines(tx, run_id, token) if line.number > after]
+        if token is None and attempt is not None:
+            wanted = _token_of(tx, run, attempt)
+        else:
+            wanted = run.token if token is None else token
+        return [line for line in _lines(tx, run_id, wanted) if line.number > after]
 
     return await scope.database.read(work)
 
@@ -122,8 +130,13 @@ def _token_of(tx: Tx, run: Run, number: int) -> int:
 
 
 def _lines(tx: Tx, run_id: str, token: int) -> list[OutputLine]:
-    chunks = attempt_table.output_of(tx, run_id, token)
-    return [OutputLine(*line) for chunk in chunks for line in msgspec.json.decode(chunk)]
+    lines: list[OutputLine] = []
+    for chunk in attempt_table.output_of(tx, run_id, token):
+        found = [OutputLine(*line) for line in msgspec.json.decode(chunk)]
+        # The latest lines, shown while the tail was not stored, may be in both.
+        last = lines[-1].number if lines else 0
+        lines += found if found and found[0].number > last else [line for line in found if line.number > last]
+    return lines
 
 
 def _shown(lines: Iterable[OutputLine]) -> str:

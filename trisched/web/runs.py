@@ -89,13 +89,17 @@ async def show_run(call: Call) -> Answer:
     "GET", _RUN + "/output", "Shows the output of a run", answers={200: wire.Output}, errors=(404,),
     query=(
         query.number("attempt", "The number of the attempt; the latest, unless told.", least=1, most=10**6),
+        query.number("token", "The token of the attempt, exact where a released one's number came again.", least=1,
+                     most=2**62),
         query.number("after", "Only lines beyond this number.", least=0, most=10**15, default=0),
     ),
 )  # fmt: skip
 async def show_output(call: Call) -> Answer:
     """Lines with number, time and stream; as plain text where that is what the caller accepts."""
     after = call.query["after"]
-    lines = await run_views.output(call.scope, call.path["run"], attempt=call.query["attempt"], after=after)
+    lines = await run_views.output(
+        call.scope, call.path["run"], attempt=call.query["attempt"], token=call.query["token"], after=after
+    )
     if "text/plain" in call.headers.get("Accept", ""):
         return Answer(_as_text(lines), headers={"Content-Type": _TEXT})
     return Answer(shape.output(lines, after))

@@ -8,6 +8,7 @@ import msgspec
 
 from trisched.domain.duration import MICROSECONDS, format_instant
 from trisched.domain.job_fields import job_fields
+from trisched.domain.progress import from_json
 from trisched.domain.run import CLASS_PRIORITY, STATUS_GROUPS, Outcome, RunStatus
 from trisched.domain.run import Attempt as StoredAttempt
 from trisched.domain.run import Run as StoredRun
@@ -121,7 +122,16 @@ def _run_fields(run: StoredRun, job_name: str, now: int) -> dict[str, Any]:
         "duration": duration(run, now),
         "reason": run.reason,
         "cancel_requested": run.cancel_requested_at is not None,
+        "progress": _progress(run),
     }
+
+
+def _progress(run: StoredRun) -> run_wire.Progress | None:
+    reported = from_json(run.progress, run.token)
+    if reported is None:
+        return None
+    said = reported.progress
+    return run_wire.Progress(done=said.done, total=said.total, text=said.text, at=format_instant(reported.at))
 
 
 def run_list(page: RunPage) -> run_wire.RunList:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -15,9 +16,11 @@ from trisched.domain.backoff import delay
 from trisched.domain.duration import format_duration
 from trisched.domain.job import JobSpec
 from trisched.domain.lifecycle import Ending, Move, after_failure
+from trisched.domain.progress import Progress, to_json
 from trisched.domain.run import Attempt, Outcome
-from trisched.storage.tables.attempt import Chunk
+from trisched.storage.tables.attempt import LATEST, Chunk
 from trisched.storage.tables.run import Claimed
+from trisched.storage.tables.run_progress import Report
 from trisched.worker.executors import Call, Ended, Failure
 from trisched.worker.executors.failure import ending as ending_of
 from trisched.worker.output import Line, OutputBuffer
@@ -47,6 +50,9 @@ class Live:
     claimed_at: float
     began_at: float = 0.0
     chunks: int = 0
+    #: The progress that was last handed to the database.
+    told: Progress | None = None
+    waiting: bool = False
     stopped: Stop | None = None
     #: What must not show in anything that is stored; None on a node without secrets.
     secrets: Secrets | None = None
@@ -56,6 +62,17 @@ class Live:
         self.stopped = self.stopped or why
         self.scope.cancel()
 
+    def waits(self) -> None:
+        """It stands in line for a place: nothing of it has begun, and its time does not count."""
+        self.waiting = True
+        self.scope.deadline = math.inf
+
+    def begins(self) -> None:
+        """It has its place: its time counts from now."""
+        self.waiting = False
+        self.began_at = trio.current_time()
+        self.scope.deadline = self.began_at + timeout_of(self.run, self.plan.job.spec)
+
     def database_time(self, at: float) -> int:
         """Trio's time ``at`` by the database's clock, counted from the claim."""
         return self.run.started_at + int((at - self.claimed_at) * _MICROSECONDS)
@@ -63,9 +80,26 @@ class Live:
     def chunk(self, lines: Sequence[Line]) -> Chunk:
         """New lines as the next piece of output to store."""
         number, self.chunks = self.chunks, self.chunks + 1
+        return Chunk(self.run.id, self.run.token, number, self._encoded(lines))
+
+    def latest(self, lines: Sequence[Line]) -> Chunk:
+        """The last lines of what is too long to be stored as it comes."""
+        return Chunk(self.run.id, self.run.token, LATEST, self._encoded(lines))
+
+    def _encoded(self, lines: Sequence[Line]) -> str:
         hidden = str if self.secrets is None else self.secrets.mask
-        encoded = msgspec.json.encode([(line.number, line.at, line.stream, hidden(line.text)) for line in lines])
-        return Chunk(self.run.id, self.run.token, number, encoded.decode())
+        return msgspec.json.encode([(line.number, line.at, line.stream, hidden(line.text)) for line in lines]).decode()
+
+    def report(self, *, last: bool = False) -> Report | None:
+        """How far the attempt is, if that is news; the last word is said in any case."""
+        progress = self.output.progress
+        if progress is None or (progress is self.told and not last):
+            return None
+        self.told = progress
+        if self.secrets is not None:
+            progress = attrs.evolve(progress, text=self.secrets.mask_start(progress.text))
+        text = to_json(progress, self.run.token, self.database_time(trio.current_time()))
+        return Report(self.run.id, self.run.claim_id, text)
 
 
 def timeout_of(run: Claimed, spec: JobSpec) -> float:
@@ -136,7 +170,7 @@ def _stopped(live: Live, why: Stop) -> tuple[Ending, None]:
         Stop.RELEASE: (Move.RELEASE, Outcome.RELEASED),
         Stop.FENCE: (Move.RELEASE, Outcome.LOST),
     }[why]
-    if move is Move.RELEASE and live.plan.job.spec.delivery == "hold":
+    if move is Move.RELEASE and live.plan.job.spec.delivery == "hold" and not live.waiting:
         # It had begun, and it must never begin twice: a person decides.
         move = Move.HOLD
     return Ending(

@@ -10,8 +10,9 @@ from typing import Any
 
 import attrs
 
+from trisched.domain.progress import TEXT_LIMIT, Progress
 from trisched.errors import TrischedError
-from trisched.worker.output import PROGRESS_TEXT_LIMIT, OutputBuffer, Progress, visible
+from trisched.worker.output import OutputBuffer, visible
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -60,7 +61,7 @@ class Context:
             return
         if goal is not None and not math.isfinite(goal):
             goal = None
-        self._output.progress = Progress(reached, goal, visible(str(text))[:PROGRESS_TEXT_LIMIT])
+        self._output.progress = Progress(reached, goal, visible(str(text))[:TEXT_LIMIT])
 
     async def submit(self, job: str, parameters: Mapping[str, object] | None = None, **options: Any) -> Any:
         """Makes a run of another job; takes the options of ``submit`` and returns the run.

@@ -3,17 +3,20 @@
     node ──"+1234"──▶ pipe ──▶ guardian child ──SIGKILL──▶ process groups
          (pipe ends with the node; the lease's deadline comes over it as well)
 
-One child process serves a node. If the child dies or hangs, a new one takes over all live groups.
+What leaves its group is found by the mark in its environment. One child process serves a node. If the child dies
+or hangs, a new one takes over all that lives.
 """
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,17 +25,19 @@ import trio
 _log = logging.getLogger(__name__)
 
 _PROGRAM: Final = Path(__file__).with_name("guardian_child.py")
-#: A write of at most this many bytes to a pipe is whole or not at all (POSIX guarantees 512).
-_WHOLE_WRITE: Final = 512
+#: Room for what is said while the child searches a long process table.
+_PIPE_SIZE: Final = 256 << 10
 _RESTART_PAUSE: Final = 0.2
 _STOP_BOUND: Final = 2.0
 
 
 class Guardian:
-    """The node's side. ``watch``, ``forget`` and ``renew`` never block; call them from the Trio thread."""
+    """The node's side. What tells the child something never blocks; call it from the Trio thread."""
 
     def __init__(self) -> None:
         self._groups: set[int] = set()
+        #: Attempts under way, as a claim and a run: what their processes have in their environment.
+        self._marks: set[tuple[str, str]] = set()
         self._deadline: float | None = None
         self._pipe: int | None = None
         self._child: trio.Process | None = None
@@ -58,6 +63,16 @@ class Guardian:
     def pid(self) -> int | None:
         """The process id of the child, None between two of them."""
         return None if self._child is None else self._child.pid
+
+    def begin(self, claim_id: str, run_id: str) -> None:
+        """From now on processes with this mark die with this node; said before the first of them starts."""
+        self._marks.add((claim_id, run_id))
+        self._tell(f"begin {claim_id} {run_id}\n")
+
+    def end(self, claim_id: str, run_id: str) -> None:
+        """The attempt is over: a process that still has its mark is killed before long."""
+        self._marks.discard((claim_id, run_id))
+        self._tell(f"end {claim_id} {run_id}\n")
 
     def watch(self, pgid: int) -> None:
         """From now on the group dies with this node."""
@@ -116,6 +131,7 @@ class Guardian:
         self._broken = trio.Event()
         reading, writing = os.pipe()
         os.set_blocking(writing, False)
+        _enlarge(writing)
         self._pipe = writing
         try:
             self._child = await trio.lowlevel.open_process(
@@ -137,20 +153,22 @@ class Guardian:
         """Tells a new child what the last one knew."""
         if self._deadline is not None:
             self.renew(self._deadline)
-        pending = list(self._groups)
-        while pending and self._pipe is not None and not self._broken.is_set():
-            # A group that ended while the pipe was full must not be named again: look at each write.
-            batch = [pgid for pgid in pending[:32] if pgid in self._groups]
-            lines = "".join(f"+{pgid}\n" for pgid in batch).encode()
-            assert len(lines) <= _WHOLE_WRITE
+        # What ended while the pipe was full must not be named again: look at each write.
+        for mark in list(self._marks):
+            await self._repeat_one(partial(self._marks.__contains__, mark), f"begin {mark[0]} {mark[1]}\n")
+        for pgid in list(self._groups):
+            await self._repeat_one(partial(self._groups.__contains__, pgid), f"+{pgid}\n")
+
+    async def _repeat_one(self, holds: Callable[[], bool], line: str) -> None:
+        while holds() and self._pipe is not None and not self._broken.is_set():
             try:
-                os.write(self._pipe, lines)
+                os.write(self._pipe, line.encode())
             except BlockingIOError:
                 await trio.lowlevel.wait_writable(self._pipe)
             except OSError:
                 self._broken.set()
             else:
-                del pending[:32]
+                return
 
     async def _stop(self) -> None:
         """Closes the pipe, so a living child kills what it guards and ends; reaps it."""
@@ -170,3 +188,10 @@ class Guardian:
         if self._pipe is not None:
             os.close(self._pipe)
             self._pipe = None
+
+
+def _enlarge(pipe: int) -> None:
+    try:
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
+    except (AttributeError, OSError):
+        return  # The usual size is enough, but for very many commands at once.

@@ -22,6 +22,7 @@ from trisched.worker.attempt import Live, Stop
 from trisched.worker.claims import Claims
 from trisched.worker.context import Context
 from trisched.worker.executors import Call
+from trisched.worker.leftovers import Holder, Leftovers
 from trisched.worker.output import OutputBuffer
 from trisched.worker.plan import Plans
 from trisched.worker.record import Finished, Recorder
@@ -49,6 +50,8 @@ class WorkerSettings:
     concurrency: int = 100
     drain_timeout: float = 30.0
     secrets: Secrets = attrs.field(factory=Secrets)
+    #: No other node of this database can be alive.
+    alone: bool = False
 
 
 class Worker:
@@ -79,6 +82,8 @@ class Worker:
             queues=settings.queues,
         )
         self._live: dict[str, Live] = {}
+        holder = Holder(settings.node_id, settings.incarnation, settings.alone)
+        self._leftovers = Leftovers(database, holder, self._live)
         self._watch = Watch(database, self._live, settings.incarnation)
         self._in_flight = 0
         self._freed = trio.Event()
@@ -109,6 +114,7 @@ class Worker:
             services.start_soon(self._recorder.run)
             services.start_soon(self._watch.flush_regularly)
             services.start_soon(self._watch.stop_cancelled)
+            await services.start(self._leftovers.run)
             with self._database.wakeups.listening(self._on_topic):
                 task_status.started()
                 async with trio.open_nursery() as nursery:
@@ -216,7 +222,9 @@ class Worker:
         del self._live[live.run.id]
         lines = live.output.close()
         chunks = [live.chunk(lines)] if lines else []
-        self._recorder.put(Finished(live.plan.job.spec.name, ending, history, chunks, live.plan.frees_others))
+        self._recorder.put(
+            Finished(live.plan.job.spec.name, ending, history, chunks, live.plan.frees_others, live.report(last=True))
+        )
 
     def _call(self, live: Live) -> Call:
         run, plan = live.run, live.plan
@@ -235,6 +243,6 @@ class Worker:
         )  # fmt: skip
         return Call(
             run.id, spec.name, run.attempt, run.token, run.claim_id, node_id, run.slot_at, key, parameters,
-            plan.function, spec.command, spec.cwd, env, spec.kill_after, live.output, context,
+            plan.function, spec.command, spec.cwd, env, spec.kill_after, live.output, context, live,
             spec.request, secrets,
         )  # fmt: skip

@@ -2,33 +2,30 @@
 
     bytes ──▶ head: split into lines at once, handed out by take() ──▶ stored while the run goes on
          └──▶ tail: once the head is full, raw chunks in a ring; the oldest fall out and are counted
-                    close() splits what is left: a mark line, then the last lines
+                    latest() shows the last lines meanwhile, close() splits what is left: a mark, then the last lines
 
 A run that prints 1 GiB costs no work per line: lines are only made of what is kept.
 """
 
 from __future__ import annotations
 
-import re
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final
 
 import attrs
 
+from trisched.domain.progress import START, Progress
 from trisched.worker.lines import Lines, Stream, decode, size_text
+from trisched.worker.tail import Tail, cost
 
-#: Kept per attempt. Each line counts with its text and what its number and time take.
+#: Stored per attempt, as JSON: each line counts with its text and what its number and time take.
 OUTPUT_LIMIT: Final = 1 << 20
 _LINE_LIMIT: Final = 64 << 10
-_LINE_COST: Final = 16
-_MARK_ROOM: Final = 128
-_CHUNK: Final = 64 << 10
-PROGRESS_TEXT_LIMIT: Final = 200
-_NUMBER: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
-_PROGRESS = re.compile(rf"::progress {_NUMBER}(?:/{_NUMBER})?(?:\s+(.*))?", re.DOTALL)
-_PROGRESS_START: Final = b"::progress "
+_MARK_ROOM: Final = 256
+#: For the latest lines, which are stored beside the head and the tail.
+_LATEST_ROOM: Final = 32 << 10
+_PROGRESS_START: Final = START.encode()
 
 
 @attrs.frozen
@@ -39,24 +36,6 @@ class Line:
     at: int
     stream: Stream
     text: str
-
-
-@attrs.frozen
-class Progress:
-    """How far a run says it is; ``total`` is None when it does not know."""
-
-    done: float
-    total: float | None = None
-    text: str = ""
-
-    @classmethod
-    def parse(cls, line: str) -> Progress | None:
-        """The progress in a line ``::progress 64/100 text``, or None when it is an ordinary line."""
-        if not line.startswith("::progress ") or (found := _PROGRESS.fullmatch(line)) is None:
-            return None
-        done, total, text = found.groups()
-        short = (text or "").strip()[:PROGRESS_TEXT_LIMIT]
-        return cls(float(done), None if total is None else float(total), short)
 
 
 def visible(text: str) -> str:
@@ -90,7 +69,7 @@ class OutputBuffer:
         self._lock = threading.Lock()
         self._ready: list[Line] = []
         self._lines: Lines | None = None
-        self._tail: _Tail | None = None
+        self._tail: Tail | None = None
         self._partial = b""
         self._count = self._used = self._at = 0
         self._closed = False
@@ -116,6 +95,22 @@ class OutputBuffer:
             ready, self._ready = self._ready, []
             return ready
 
+    def latest(self) -> list[Line]:
+        """The last lines of what cannot be stored yet, to be shown until the next call; empty without news.
+
+        Their numbers are those that they will have in the end, if they are among the last then.
+        """
+        with self._lock:
+            found = [] if self._tail is None else self._tail.latest()
+            lines = [
+                Line(self._count + place, at, stream, text)
+                for place, stream, text, at in found
+                if not _is_progress(stream, text)
+            ]
+        if lines and lines[0].number > self._count + 1:
+            lines.insert(0, Line(lines[0].number - 1, lines[0].at, "mark", "… lines left out while it runs …"))
+        return lines
+
     def close(self) -> list[Line]:
         """Everything that was not taken yet, to the last; afterwards writes are ignored."""
         with self._lock:
@@ -137,7 +132,8 @@ class OutputBuffer:
         for end, text in lines.feed(stream, data):
             self._keep(stream, text, self._at)
             if self._used >= self._limit // 2:
-                tail = self._tail = _Tail(self._limit - self._used - _MARK_ROOM, lines.limit)
+                room = self._limit - self._used - _MARK_ROOM - min(_LATEST_ROOM, self._limit // 8)
+                tail = self._tail = Tail(room, lines.limit)
                 for name, rest in lines.unfinished():
                     tail.add(name, rest, self._at)
                     if name == "stdout":
@@ -150,7 +146,7 @@ class OutputBuffer:
             self.progress = progress
             return
         self._count += 1
-        self._used += _cost(text)
+        self._used += cost(text)
         self._ready.append(Line(self._count, at, stream, text))
 
     def _scan_progress(self, data: bytes) -> None:
@@ -163,7 +159,7 @@ class OutputBuffer:
             line = window[start + 1 : window.find(b"\n", start + 1)]
             self.progress = Progress.parse(decode(line.rstrip(b"\r"))) or self.progress
 
-    def _end_tail(self, tail: _Tail) -> None:
+    def _end_tail(self, tail: Tail) -> None:
         kept = tail.lines()
         if tail.left_out_bytes:
             lines, size = tail.left_out_lines, size_text(tail.left_out_bytes)
@@ -172,79 +168,12 @@ class OutputBuffer:
             # The mark has the first left-out number, so numbers stay unique when only part of a line is gone.
             self._ready.append(Line(self._count + 1, kept[0].at if kept else self._at, "mark", mark))
             self._count += max(1, lines)
-        for stream, text, at in kept:
+        for _, stream, text, at in kept:
+            if _is_progress(stream, text):
+                # Among those that were left out it has counted as a line.
+                self._count += 1
             self._keep(stream, text, at)
 
 
-class _Chunk(NamedTuple):
-    stream: Stream
-    data: bytes
-    at: int
-    lines: int
-
-    @property
-    def cost(self) -> int:
-        return len(self.data) + _LINE_COST * max(1, self.lines)
-
-
-class _TailLine(NamedTuple):
-    stream: Stream
-    text: str
-    at: int
-
-
-class _Tail:
-    """The last chunks of output, as many as there is room for, and a count of what fell out."""
-
-    __slots__ = ("_chunks", "_line_limit", "_open", "_room", "_size", "left_out_bytes", "left_out_lines")
-
-    def __init__(self, room: int, line_limit: int) -> None:
-        self._room = room
-        self._line_limit = line_limit
-        self._chunks: deque[_Chunk] = deque()
-        self._size = 0
-        #: Streams whose first kept chunk starts in the middle of a line.
-        self._open: dict[Stream, bool] = {}
-        self.left_out_lines = 0
-        self.left_out_bytes = 0
-
-    def add(self, stream: Stream, data: bytes, at: int) -> None:
-        for start in range(0, len(data), _CHUNK):
-            piece = data[start : start + _CHUNK]
-            chunk = _Chunk(stream, piece, at, piece.count(b"\n"))
-            self._chunks.append(chunk)
-            self._size += chunk.cost
-            while self._size - self._chunks[0].cost >= self._room:
-                self._drop(self._chunks.popleft())
-
-    def _drop(self, chunk: _Chunk) -> None:
-        self._size -= chunk.cost
-        self._open[chunk.stream] = not chunk.data.endswith(b"\n")
-        self.left_out_lines += chunk.lines
-        self.left_out_bytes += len(chunk.data)
-
-    def lines(self) -> list[_TailLine]:
-        """The last lines that fit; what does not is added to the left-out count."""
-        kept = deque(self._split())
-        size = sum(_cost(line.text) for line in kept)
-        while kept and size > self._room:
-            gone = kept.popleft()
-            size -= _cost(gone.text)
-            self.left_out_lines += 1
-            self.left_out_bytes += len(gone.text.encode()) + 1
-        return list(kept)
-
-    def _split(self) -> Iterator[_TailLine]:
-        lines = Lines(self._line_limit)
-        at = 0
-        for stream, data, at, _ in self._chunks:
-            if self._open.pop(stream, False):
-                lines.begin(stream, "… ".encode())
-            for _, text in lines.feed(stream, data):
-                yield _TailLine(stream, text, at)
-        for stream, text in lines.flush():
-            yield _TailLine(stream, text, at)
-
-
-def _cost(text: str) -> int:
-    return (len(text) if text.isascii() else len(text.encode())) + _LINE_COST
+def _is_progress(stream: Stream, text: str) -> bool:
+    return stream == "stdout" and Progress.parse(text) is not None

@@ -16,6 +16,8 @@ from trisched.errors import StoreError
 from trisched.storage.database import Database, Tx
 from trisched.storage.tables import attempt as attempt_table
 from trisched.storage.tables import run as run_table
+from trisched.storage.tables import run_progress
+from trisched.storage.tables.run_progress import Report
 from trisched.storage.wakeup import DUE, run_topic
 
 log = logging.getLogger(__name__)
@@ -34,6 +36,7 @@ class Finished:
     attempt: Attempt
     output: list[attempt_table.Chunk]
     frees_others: bool
+    progress: Report | None = None
 
 
 class Recorder:
@@ -104,6 +107,10 @@ def _tell(batch: Sequence[Finished]) -> None:
 
 def record(tx: Tx, batch: Sequence[Finished]) -> None:
     """One transaction: the runs, their attempts, their last output."""
+    reports = [finished.progress for finished in batch if finished.progress is not None]
+    if reports:
+        # Before the claim ends: only who holds it may say how far it came.
+        run_progress.report(tx, reports)
     completions = [finished.ending for finished in batch if finished.ending.move is Move.COMPLETE]
     effective = run_table.complete(tx, completions) if completions else set()
     for finished in batch:

@@ -12,6 +12,8 @@ from trisched.storage.database import Duplicate, Row, Tx
 from trisched.storage.statements import load
 
 SQL: Final = load("attempt")
+#: The number of the chunk with the latest lines: behind all others, also behind the tail that makes it needless.
+LATEST: Final = 1 << 30
 COLUMNS: Final = tuple(field.name for field in attrs.fields(Attempt))
 _COLUMN_LIST: Final = ", ".join(COLUMNS)
 _ADD: Final = SQL.add.filled(columns=_COLUMN_LIST)
@@ -53,6 +55,11 @@ def of_runs(tx: Tx, run_ids: list[str]) -> list[Attempt]:
     return [_from_row(row) for row in tx.rows(_OF_RUNS, ids=run_ids)]
 
 
+def claims_of(tx: Tx, run_ids: list[str]) -> list[tuple[str, str]]:
+    """The claims of these runs whose attempts ended, as run and claim."""
+    return [(row[0], row[1]) for row in tx.rows(SQL.claims_of, ids=run_ids)]
+
+
 def _from_row(row: Row) -> Attempt:
     values = dict(zip(COLUMNS, row, strict=True))
     values["outcome"], values["effective"] = Outcome(values["outcome"]), bool(values["effective"])
@@ -80,6 +87,14 @@ def add_output(tx: Tx, chunks: Sequence[Chunk]) -> None:
     )
 
 
+def put_latest(tx: Tx, chunks: Sequence[Chunk]) -> None:
+    """Stores the latest lines of long outputs, in the place of those before."""
+    tx.many(
+        SQL.put_latest,
+        [{"run_id": chunk.run_id, "token": chunk.token, "chunk": LATEST, "lines": chunk.lines} for chunk in chunks],
+    )
+
+
 def output_of(tx: Tx, run_id: str, token: int) -> list[str]:
-    """The chunks of one attempt's output, in order, as JSON text."""
+    """The chunks of one attempt's output, in order, as JSON text; the latest lines may have come before as the tail."""
     return [row[2] for row in tx.rows(SQL.output_of, run_id=run_id, token=token)]

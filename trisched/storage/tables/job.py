@@ -165,7 +165,7 @@ def queues(tx: Tx) -> list[tuple[str, int | None]]:
 def remove(tx: Tx, job_id: str) -> bool:
     """Takes the job out of sight; its runs and their history stay."""
     gone = tx.count(SQL.remove, id=job_id) > 0
-    tx.count(schedule_span.SQL.close_now, job_id=job_id)
+    schedule_span.close_now(tx, job_id)
     dependency.clear(tx, job_id)
     tx.count(SQL.clear_tags, job_id=job_id)
     tx.wake(JOBS)

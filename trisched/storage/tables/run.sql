@@ -22,6 +22,11 @@ RETURNING id, job_id, parameters, overrides, retries, attempt, failures, token, 
 -- Fragment of claim: jobs that this node cannot run are left for others.
 AND NOT (job_id {in:excluded})
 
+-- report --
+-- How far an attempt under way is. Who is ending it right now says so better: such rows are passed over.
+UPDATE run SET progress = :progress
+WHERE id IN (SELECT id FROM run WHERE id = :id AND (status = 'running') IS TRUE AND claim_id = :claim_id {skip_locked})
+
 -- complete --
 -- Only who holds the claim may complete. Status and claim are compared so that no partial index on them can tempt
 -- the planner, whose statistics of a queue are always stale.
@@ -148,6 +153,9 @@ SELECT run.id, run.token, run.claim_id, run.attempt, run.crashes, run.node_id, r
 FROM run JOIN job ON job.id = run.job_id
 WHERE run.incarnation = :incarnation AND run.claim_id IS NOT NULL
 ORDER BY run.id LIMIT :most
+
+-- claims_of --
+SELECT id, claim_id, node_id, incarnation FROM run WHERE id {in:ids} AND coalesce(claim_id, '') <> ''
 
 -- count_claimed --
 SELECT incarnation, count(*) FROM run WHERE claim_id IS NOT NULL GROUP BY incarnation

@@ -99,3 +99,8 @@ def taken_slots(tx: Tx, job_id: str, first: int, last: int) -> dict[int, RunStat
     """The slots of the job within the range that have a run, and how each stands."""
     rows = tx.rows(SQL.taken_slots, job_id=job_id, first=first, last=last)
     return {row[0]: RunStatus(row[1]) for row in rows}
+
+
+def claims_of(tx: Tx, run_ids: list[str]) -> list[tuple[str, str, str, str]]:
+    """Who holds these runs, those that somebody holds: run, claim, node and incarnation."""
+    return [(row[0], row[1], row[2], row[3]) for row in tx.rows(SQL.claims_of, ids=run_ids)]

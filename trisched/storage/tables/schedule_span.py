@@ -39,6 +39,11 @@ def close(tx: Tx, job_id: str, until: int) -> None:
     tx.count(SQL.close, job_id=job_id, until=until)
 
 
+def close_now(tx: Tx, job_id: str) -> None:
+    """The job has no schedule any more."""
+    tx.count(SQL.close_now, job_id=job_id)
+
+
 def of_job(tx: Tx, job_id: str, first: int, last: int) -> list[Span]:
     """The spans of the job that touch the time between, the earliest first."""
     rows = tx.rows(SQL.of_job, job_id=job_id, first=first, last=last)

@@ -87,6 +87,15 @@ class Attempt(Struct, kw_only=True):
     traceback: str | None = None
 
 
+class Progress(Struct, kw_only=True):
+    """How far the latest attempt says it is; ``total`` is null when it does not know."""
+
+    done: float
+    total: float | None
+    text: str
+    at: str
+
+
 class Run(Struct, kw_only=True):
     """A run in a list."""
 
@@ -109,6 +118,8 @@ class Run(Struct, kw_only=True):
     duration: float | None
     reason: str | None
     cancel_requested: bool
+    #: Of the latest attempt: what it said last, in a line ``::progress 64/100 text`` or through its context.
+    progress: Progress | None
 
 
 class RunDetail(Run, kw_only=True):

@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
+class Turn(Protocol):
+    """How an executor whose places are few says when a call really starts: the time-out counts from there."""
+
+    def waits(self) -> None:
+        """The call stands in line; nothing of it has begun."""
+
+    def begins(self) -> None:
+        """The call starts now."""
+
+
 @attrs.define
 class Call:
     """Everything that one execution needs."""
@@ -42,6 +52,7 @@ class Call:
     kill_after: float
     output: OutputBuffer
     context: Context
+    turn: Turn | None = None
     #: What an HTTP job sends, with the secrets that its texts refer to.
     request: Request | None = None
     secrets: Mapping[str, str] = attrs.field(default=_NOTHING, repr=False)

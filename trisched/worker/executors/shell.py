@@ -2,7 +2,8 @@
 
 When the command's process has ended by itself, whatever it left in its group (``… &``) may write for a
 short while more and is then killed: a run that is over has no processes. What leaves the group (``setsid``)
-escapes.
+is found by the mark in its environment, and killed a moment later; a process that is meant to stay is started
+without ``TRISCHED_CLAIM_ID``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
@@ -19,6 +19,7 @@ import msgspec
 import trio
 
 from trisched.worker.executors import Call, Ended, Failure
+from trisched.worker.executors.spawn import Spawner
 from trisched.worker.guardian import Guardian
 from trisched.worker.process_group import signal_group, wait_group_gone
 
@@ -34,8 +35,11 @@ _CODE_MEANS: Final = {126: ": the command cannot be executed", 127: ": the comma
 class Shell:
     """Starts commands and sees them to their end. Their environment is the node's, without its settings."""
 
-    def __init__(self, guardian: Guardian, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, guardian: Guardian, environment: Mapping[str, str] | None = None, spawner: Spawner | None = None
+    ) -> None:
         self._guardian = guardian
+        self._spawner = spawner or Spawner()
         # The node's own variables hold its database password and tokens: no job may see them.
         source = os.environ if environment is None else environment
         self._environment = {name: text for name, text in source.items() if not name.startswith("TRISCHED_")}
@@ -43,16 +47,17 @@ class Shell:
     async def execute(self, call: Call) -> Ended:
         assert call.command
         arguments = ("/bin/sh", "-c", call.command) if isinstance(call.command, str) else call.command
+        async with self._spawner.place(call.turn):
+            self._guardian.begin(call.claim_id, call.run_id)
+            try:
+                return await self._execute(arguments, call)
+            finally:
+                self._guardian.end(call.claim_id, call.run_id)
+
+    async def _execute(self, arguments: tuple[str, ...], call: Call) -> Ended:
+        environment = _variables(self._environment, call)
         try:
-            process = await trio.lowlevel.open_process(
-                arguments,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=call.cwd,
-                env=_variables(self._environment, call),
-                start_new_session=True,
-            )
+            process = await self._spawner.start(arguments, cwd=call.cwd, env=environment, turn=call.turn)
         except (OSError, ValueError) as error:
             return _not_started(error, call, arguments[0])
         self._guardian.watch(process.pid)
